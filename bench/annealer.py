@@ -18,8 +18,9 @@ from rackwright.annealer.annealer import Annealer
 from rackwright.annealer.run_cap import AUTO
 from rackwright.domain.runs import Outcome, Run
 from rackwright.domain.states import ACTIVE, TODO
-from rackwright.jigs.base import Jig, JigNode, Log
+from rackwright.jigs.base import Jig, JigNode
 from rackwright.jigs.noop import NoopJig
+from rackwright.reach.run_log import Log
 from rackwright.store.db.database import open_database
 from rackwright.store.db.session import Session
 from rackwright.store.graph.noderoles import retry_noderole

@@ -24,7 +24,7 @@ import asyncssh
 
 from rackwright.domain.runs import Answer, Outcome, Run
 from rackwright.jigs.script import ScriptJig
-from rackwright.reach.parcel import Places
+from rackwright.reach.parcel import NodeFolders
 from rackwright.reach.ssh_connections import Connections, HostKeyWatch, Target
 from report import at_least, emit
 from waiting import until
@@ -174,8 +174,8 @@ async def ours(folder: Path, count: int, at_once: int) -> tuple[float, float]:
 
     async def target(number: int) -> Target:
         # They share one disk, and must not fence each other off.
-        places = Places(f"{folder}/nodes/{number}/locks", f"{folder}/nodes/{number}/work")
-        return Target(address(number), PORT, host_key=known[f"[{address(number)}]:{PORT}"], places=places)
+        folders = NodeFolders(f"{folder}/nodes/{number}/locks", f"{folder}/nodes/{number}/work")
+        return Target(address(number), PORT, host_key=known[f"[{address(number)}]:{PORT}"], folders=folders)
 
     async def unexpected(node_id: int, host_key: str) -> None:
         raise AssertionError(f"target {node_id} has an unexpected key")

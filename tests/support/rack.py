@@ -11,7 +11,7 @@ from typing import TypeVar
 import pytest
 
 from rackwright.barclamps.loader import known_kinds
-from rackwright.domain.attributes import read
+from rackwright.domain.attributes import read_at_path
 from rackwright.domain.barclamps.barclamp_file import parse_barclamp
 from rackwright.domain.catalogue import JsonObject
 from rackwright.domain.errors import Conflict, Rule
@@ -222,7 +222,7 @@ class Rack:
 
     async def value(self, node: str, role: str, path: str) -> object:
         """What the noderole would be handed at this place if it ran now."""
-        return read(await self.staged(node, role), path.split("/"))
+        return read_at_path(await self.staged(node, role), path.split("/"))
 
     async def rows(self, query: str, **values: object) -> list[tuple[object, ...]]:
         async with self.store.read() as session:

@@ -13,9 +13,9 @@ from tests.support.waiting import PATIENCE
 
 from rackwright.domain.catalogue import JsonObject
 from rackwright.domain.runs import Outcome, Run
-from rackwright.jigs.base import Log
 from rackwright.jigs.script import ScriptJig
 from rackwright.reach.conversation import LAST_WORDS_SECONDS
+from rackwright.reach.run_log import Log
 from rackwright.reach.ssh_connections import Connections, HostKeyWatch, Target
 
 

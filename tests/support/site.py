@@ -21,7 +21,7 @@ from rackwright.api.app import create_app, create_machine_app
 from rackwright.api.context import Server
 from rackwright.domain.graph.why import Reason
 from rackwright.domain.machines.install import Stage
-from rackwright.hammers.base import BootDevice, Hammer, HammerFailed, HammerNode, Power, Seen
+from rackwright.hammers.base import BootDevice, BootedSystem, Hammer, HammerFailed, HammerNode, Power
 from rackwright.server.composition import running_server
 from rackwright.server.settings import Options
 from rackwright.store.db.session import GraphSession, Session
@@ -78,9 +78,9 @@ class Bmc(Hammer):
     async def boot_device(self, node: HammerNode, device: BootDevice) -> None:
         self._ask(node, f"boot {device}")
 
-    async def look(self, node: HammerNode) -> Seen:
+    async def look(self, node: HammerNode) -> BootedSystem:
         self._ask(node, "look")
-        return Seen(self.boots.get(node.name, ""))
+        return BootedSystem(self.boots.get(node.name, ""))
 
     def _ask(self, node: HammerNode, what: str) -> None:
         if self.broken:

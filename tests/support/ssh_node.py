@@ -18,7 +18,7 @@ import psutil
 from tests.support.programs import make_ssh_key
 from tests.support.waiting import wait_until
 
-from rackwright.reach.parcel import Places
+from rackwright.reach.parcel import NodeFolders
 from rackwright.reach.ssh_connections import Target
 
 CONFIG = """
@@ -155,8 +155,7 @@ class SshNode:
 
     def left_behind(self) -> list[str]:
         """Processes and files of runs that are still there."""
-        places = Places()
-        folders = [str(path) for path in self.path(places.work).glob("*")]
+        folders = [str(path) for path in self.path(NodeFolders().work).glob("*")]
         return [command for command, _ in self.processes()] + folders
 
     def visits(self) -> int:

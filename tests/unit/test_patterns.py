@@ -48,7 +48,7 @@ MEETS_OUTSIDE = {
         "_STEP",
     ),
     "domain/machines/lldp.py": ("_LINK",),
-    "domain/barclamps/yaml_lines.py": (
+    "domain/barclamps/marked_values.py": (
         "_FLOAT",
         "_FORBIDDEN",
         "_INTEGER",

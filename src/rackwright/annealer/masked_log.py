@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from rackwright.domain.masking import Mask, MaskedStream
-from rackwright.jigs.base import Log, is_full, room_in
+from rackwright.reach.run_log import Log, is_full, wait_for_room
 
 
 class MaskedLog:
@@ -22,7 +22,7 @@ class MaskedLog:
         return is_full(self._write)
 
     async def room(self) -> None:
-        await room_in(self._write)
+        await wait_for_room(self._write)
 
     def end(self) -> None:
         """Pass on the text that was held back because it might have been the beginning of a secret."""

@@ -39,7 +39,7 @@ class ProviderRefresher:
         self._node_id = node_id
         self._daemons = daemons
         for provider in daemons:
-            provider.daemon.started = lambda provider=provider: self._daemon_restarted(provider)
+            provider.daemon.on_restart = lambda provider=provider: self._daemon_restarted(provider)
         self._due: list[str] = []
         """The roles that are to run again on this host."""
         self._refreshing = Loop(store, purpose="have the providers of this host serve", back_off=BACK_OFF)

@@ -4,7 +4,7 @@ import asyncio
 
 from rackwright.annealer.installs import Reach, read_hammer_node
 from rackwright.domain.errors import NotFound
-from rackwright.hammers.base import HammerFailed, HammerNode, NowhereToLook, Seen
+from rackwright.hammers.base import BootedSystem, HammerFailed, HammerNode, NoTrustedAddress
 from rackwright.hammers.ssh import SshHammer
 from rackwright.reach.ssh_connections import NotLetIn, NotTried, Unreachable
 from rackwright.store.machines.registration import record_first_boot
@@ -40,11 +40,11 @@ class ReachabilityCheck:
 
 
 def _unreachable(error: HammerFailed) -> Unreachable:
-    kind = NotLetIn if error.answers else NotTried if isinstance(error, NowhereToLook) else Unreachable
+    kind = NotLetIn if error.answers else NotTried if isinstance(error, NoTrustedAddress) else Unreachable
     return kind(str(error))
 
 
-async def probe_node(reach: Reach, node: HammerNode) -> Seen:
+async def probe_node(reach: Reach, node: HammerNode) -> BootedSystem:
     """Return what the node has booted; fail if that takes too long."""
     try:
         async with asyncio.timeout(PROBE_SECONDS):

@@ -12,7 +12,7 @@ import shutil
 from collections.abc import Collection
 from pathlib import Path
 
-from rackwright.barclamps.content import ContentBroken, folder_digest, unpack, write_out
+from rackwright.barclamps.content import ContentBroken, folder_digest, unpack, write_entries
 from rackwright.domain.errors import BarclampInvalid, RackwrightError
 from rackwright.private_files import make_private_folder
 from rackwright.store.catalogue.barclamp_files import read_content
@@ -102,7 +102,7 @@ def _write_files(archive: bytes, digest: str, parent: Path) -> None:
     temporary = parent / f".{digest}.{os.getpid()}.{secrets.token_hex(4)}"
     broken = temporary.with_suffix(".broken")
     try:
-        write_out(entries, temporary)
+        write_entries(entries, temporary)
         target = parent / digest
         if target.exists():
             target.rename(broken)

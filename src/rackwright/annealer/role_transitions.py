@@ -6,8 +6,8 @@ from rackwright.domain.effects import outcome_from_json
 from rackwright.domain.errors import Invalid
 from rackwright.domain.hooks import DO_TRANSITION
 from rackwright.domain.runs import Outcome, Run
-from rackwright.jigs.base import Log
 from rackwright.jigs.role_provided import TransitionFailed
+from rackwright.reach.run_log import Log
 from rackwright.store.hooks.hook_views import read_noderole_view
 from rackwright.store.store import Store
 

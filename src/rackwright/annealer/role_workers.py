@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 
 from rackwright.barclamps.worker import END_OF_OUTPUT
 from rackwright.domain.catalogue import Json, JsonObject
-from rackwright.jigs.base import is_full, room_or
+from rackwright.reach.run_log import is_full, wait_for_room_or
 
 log = logging.getLogger(__name__)
 
@@ -286,7 +286,7 @@ async def _pump(worker: _Worker) -> None:
         if END_OF_OUTPUT in chunk:
             worker.drained.set()
         if worker.output is not None and is_full(worker.output) and not worker.call_over.is_set():
-            await room_or(worker.output, worker.call_over)
+            await wait_for_room_or(worker.output, worker.call_over)
         while worker.limit is not None and worker.printed >= worker.limit:
             worker.may_read.clear()
             await worker.may_read.wait()

@@ -12,7 +12,7 @@ from rackwright.annealer.loop import Loop
 from rackwright.annealer.reachability import ACTOR, probe_node
 from rackwright.domain.errors import RackwrightError
 from rackwright.domain.machines.install import LOCAL
-from rackwright.hammers.base import HammerFailed, Seen
+from rackwright.hammers.base import BootedSystem, HammerFailed
 from rackwright.store.db.session import DATABASE_TROUBLE, GraphSession, Session, first_line
 from rackwright.store.machines.registration import (
     delete_abandoned_machines,
@@ -94,6 +94,6 @@ class MachineWatch:
         except Exception:
             log.exception("asking node %s broke; please report this", node_id)
 
-    async def _record_answer(self, session: Session, node_id: int, seen: Seen) -> None:
+    async def _record_answer(self, session: Session, node_id: int, seen: BootedSystem) -> None:
         await record_first_boot(session, node_id, seen.boot_id)
         await record_heartbeat(session, node_id, seen.boot_id, LOCAL)

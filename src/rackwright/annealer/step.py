@@ -14,12 +14,13 @@ from rackwright.annealer.hooks import DeliveredCall, HookDispatcher
 from rackwright.annealer.logs import RunLogs
 from rackwright.annealer.masked_log import masked_log
 from rackwright.domain.errors import RackwrightError
-from rackwright.domain.foreign import LONGEST_ERROR, check_foreign, storable_text
+from rackwright.domain.foreign import LONGEST_ERROR, check_foreign_document, storable_text
 from rackwright.domain.graph.why import Reason
 from rackwright.domain.masking import Mask, masked_wall, secret_texts
 from rackwright.domain.runs import Answer, Outcome, Run
 from rackwright.domain.sealed import masked
-from rackwright.jigs.base import Jig, Log
+from rackwright.jigs.base import Jig
+from rackwright.reach.run_log import Log
 from rackwright.store.db.locks import CAP_LOCK
 from rackwright.store.db.session import Session
 from rackwright.store.db.visibility import EVERYTHING
@@ -127,7 +128,7 @@ async def execute_run(store: Store, jigs: Mapping[str, Jig], run: Run, write: Lo
         with masked_log(opened.mask, write) as masked_write:
             outcome = await _run_jig(jig, opened, masked_write)
             if outcome.wall:
-                check_foreign(outcome.wall)
+                check_foreign_document(outcome.wall)
                 outcome = _without_secrets(store, opened, outcome, masked_write)
     except TimeoutError:
         outcome = Outcome.failure(f"not finished within {run.deadline:g} s")

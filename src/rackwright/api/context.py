@@ -22,7 +22,7 @@ from rackwright.api.auth.authentication import Authenticator, Forbidden, Unauthe
 from rackwright.api.auth.passwords import Passwords
 from rackwright.api.auth.permissions import Permissions, RequestVisibility
 from rackwright.domain.machines.machine_names import DEFAULT
-from rackwright.domain.networks.call_targets import Network
+from rackwright.domain.networks.call_targets import IpNetwork
 from rackwright.domain.people import Permission, Principal
 from rackwright.jigs.base import Jig
 from rackwright.provision.images.shelf import Shelf
@@ -53,8 +53,8 @@ class Policy:
     """Settings for people's sessions, and which networks may read metrics or be called by webhooks."""
 
     sessions: Lifetime = field(default_factory=Lifetime)
-    metrics_allow: Sequence[Network] = ()
-    webhook_allow: Sequence[Network] = ()
+    metrics_allow: Sequence[IpNetwork] = ()
+    webhook_allow: Sequence[IpNetwork] = ()
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ import httpx
 from rackwright import __version__
 from rackwright.api.routes.events import EventOut
 from rackwright.domain.errors import Invalid
-from rackwright.domain.networks.call_targets import Address, Network, Target, parse_target, refusal
+from rackwright.domain.networks.call_targets import Address, CallTarget, IpNetwork, call_refusal, parse_target
 from rackwright.store.db.session import first_line
 from rackwright.store.events.outbox import Event
 from rackwright.store.events.webhooks import Delivery
@@ -54,7 +54,7 @@ def tls_context() -> ssl.SSLContext:
 class WebhookSender:
     """Sends events to webhooks' targets, one call at a time."""
 
-    def __init__(self, allowed: Sequence[Network] = (), seconds: float | None = None) -> None:
+    def __init__(self, allowed: Sequence[IpNetwork] = (), seconds: float | None = None) -> None:
         """`allowed`: private networks that may be called all the same. `seconds`: how long a whole call may take."""
         self.allowed = allowed
         self.seconds = CALL_SECONDS if seconds is None else seconds
@@ -77,7 +77,7 @@ class WebhookSender:
         milliseconds = round((time.monotonic() - began) * 1000)
         return Delivery(event.kind, event.cursor, attempt, status, error[:500], milliseconds)
 
-    async def _call(self, target: Target, hook: str, secret: str, event: Event) -> int:
+    async def _call(self, target: CallTarget, hook: str, secret: str, event: Event) -> int:
         """Send the event and return the status of the response."""
         address = await self._resolve(target)
         body = json.dumps({"webhook": hook, "event": EventOut.of(event).model_dump(mode="json")}).encode()
@@ -110,7 +110,7 @@ class WebhookSender:
                     break
             return response.status_code
 
-    async def _resolve(self, target: Target) -> Address:
+    async def _resolve(self, target: CallTarget) -> Address:
         """Return the address to call.
 
         If any address that the name has is refused, none is called: else it would be a matter of luck.
@@ -122,7 +122,7 @@ class WebhookSender:
             raise TargetRefused(f"The name {target.host} cannot be resolved: {error.strerror}.") from None
         addresses = [ip_address(entry[4][0]) for entry in entries]
         for address in addresses:
-            reason = refusal(address, self.allowed)
+            reason = call_refusal(address, self.allowed)
             if reason is not None:
                 raise TargetRefused(reason)
         return addresses[0]

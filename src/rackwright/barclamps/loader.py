@@ -1,8 +1,9 @@
-"""Barclamp folders on disk: `barclamp.yml` and what lies beside it, read, checked and digested.
+"""The loader of barclamp folders: reads and checks `barclamp.yml` and the files beside it.
 
-A folder holds code that runs with the server's rights, so it must be whole in itself: no link out of it, nothing that
-is neither file nor folder, no script for a role that it does not declare. What the file says is the domain's; putting
-it into the database is the store's. `roles.py` is looked at in a process of its own: nothing of it runs in this one.
+A folder holds code that runs with the server's rights, so it must be complete in itself: no link out of it, nothing
+that is neither file nor folder, no script for a role that it does not declare. `barclamp.yml` is parsed by
+`domain/barclamps`; the store puts the result into the database. `roles.py` is imported in a process of its own: nothing
+of it runs in this one.
 """
 
 import json
@@ -18,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from rackwright.barclamps.content import digest_of, folder_digest, pack, read_folder
-from rackwright.domain.barclamps.barclamp_file import Kinds, Reserved, parse_barclamp
-from rackwright.domain.barclamps.fields import nearest
+from rackwright.domain.barclamps.barclamp_file import KnownKinds, Reserved, parse_barclamp
+from rackwright.domain.barclamps.fields import suggest_name
 from rackwright.domain.catalogue import Attrib, Barclamp, Flag, Hammer, Jig, JsonObject, Role
 from rackwright.domain.errors import BarclampInvalid
 from rackwright.domain.networks.networks import BARCLAMP as NETWORKS
@@ -29,20 +30,20 @@ from rackwright.jigs.registry import jig_kinds, registered_jigs
 FILE = "barclamp.yml"
 SCRIPTS = Path("script", "roles")
 ROLES = "roles.py"
-LOOK_TIME = 30.0
+IMPORT_SECONDS = 30.0
 """Seconds that the import of a `roles.py` may take."""
 HERE = Path(__file__).parent
 PROVISIONER = "provisioner"
-"""The barclamp that has the hammers, and the attrib that says which one a BMC is for."""
+"""The barclamp that has the hammers; its attrib BMC_KIND says which hammer a BMC is for."""
 BMC_KIND = "bmc-kind"
 
 
 def built_in(test: bool = False, lab: bool = False) -> list[Barclamp]:
-    """The barclamps that come with Rackwright, core first.
+    """Return the barclamps that come with Rackwright, core first.
 
     On request: `test`, which shows every rule, and `lab`, a workload for simulated machines.
     """
-    left_out = {name for name, wanted in (("test", test), ("lab", lab)) if not wanted}
+    left_out = {name for name, included in (("test", test), ("lab", lab)) if not included}
     names = sorted(folder.parent.name for folder in HERE.glob(f"*/{FILE}"))
     names.sort(key=lambda name: name != "core")
     return [_load_built_in(name) for name in names if name not in left_out]
@@ -50,15 +51,18 @@ def built_in(test: bool = False, lab: bool = False) -> list[Barclamp]:
 
 @cache
 def _load_built_in(name: str) -> Barclamp:
-    """Read once a process: these files come with the program that runs, and looking at their code starts another."""
+    """Load a barclamp that comes with Rackwright, once a process.
+
+    Its files do not change while the program runs, and importing their code starts another process.
+    """
     return load_folder(HERE / name)
 
 
 @cache
 def reserved_names() -> Reserved:
-    """The names in the barclamps that come with Rackwright, also in those that this server does not import.
+    """Return the names in the barclamps that come with Rackwright, also in those that this server does not import.
 
-    Nobody else may have one, or the next import of one of the two would take it from the other.
+    No other barclamp may have one of them, or the next import of one of the two would take it from the other.
     """
     reserved = {("barclamp", NETWORKS): NETWORKS}
     for file in sorted(HERE.glob(f"*/{FILE}")):
@@ -70,12 +74,12 @@ def reserved_names() -> Reserved:
             "hammer": barclamp.hammers,
             "attrib": barclamp.attribs,
         }
-        reserved |= {(kind, thing.name): barclamp.name for kind, things in declared.items() for thing in things}
+        reserved |= {(kind, item.name): barclamp.name for kind, items in declared.items() for item in items}
     return reserved
 
 
 def load_folder(path: Path) -> Barclamp:
-    """The barclamp in the folder, with all its files; BarclampInvalid for anything in it that may not be there."""
+    """Return the barclamp in the folder, with all its files; raise BarclampInvalid for anything that is not allowed."""
     folder = path.resolve()
     file = folder / FILE
     try:
@@ -86,7 +90,7 @@ def load_folder(path: Path) -> Barclamp:
         parsed = _parse_built_in(file) if folder.parent == HERE else _parse(file, reserved_names())
         barclamp = replace(parsed, path=str(folder), digest=digest, archive=pack(entries))
         _check_scripts(folder, barclamp)
-        _check_work(folder, barclamp)
+        _check_role_folders(folder, barclamp)
         if (folder / ROLES).exists():
             barclamp = _with_hooks(folder, barclamp)
         if folder_digest(folder) != digest:
@@ -96,9 +100,9 @@ def load_folder(path: Path) -> Barclamp:
     return barclamp
 
 
-def known_kinds() -> Kinds:
+def known_kinds() -> KnownKinds:
     """Return the kinds of jigs and hammers that a barclamp may name."""
-    return Kinds(jig_kinds(), [kind.name for kind in hammer_kinds()])
+    return KnownKinds(jig_kinds(), [kind.name for kind in hammer_kinds()])
 
 
 def _parse(file: Path, reserved: Reserved) -> Barclamp:
@@ -111,9 +115,9 @@ def _parse_built_in(file: Path) -> Barclamp:
 
 
 def with_registered_hammers(barclamp: Barclamp) -> Barclamp:
-    """Return the barclamp with a hammer for each kind there is, and with the kinds that a BMC may be said to be of.
+    """Return the barclamp with a hammer for each kind that exists, and with the kinds that people may give a BMC.
 
-    The files of the hammers say all of it, so that a new one is nowhere else to be listed.
+    All of it comes from the files of the hammers, so that a new hammer need not be listed anywhere else.
     """
     hammers = tuple(
         Hammer(kind.name, barclamp.name, kind.name, kind.priority, kind.description) for kind in hammer_kinds()
@@ -135,7 +139,10 @@ def _read(file: Path) -> str:
 
 
 def _check_scripts(folder: Path, barclamp: Barclamp) -> None:
-    """Each folder of scripts belongs to a role of this barclamp and has some: else they would silently never run."""
+    """Check that each folder of scripts belongs to a role of this barclamp and has some.
+
+    Otherwise scripts would silently never run.
+    """
     scripts = folder / SCRIPTS
     if not scripts.exists():
         return
@@ -146,7 +153,7 @@ def _check_scripts(folder: Path, barclamp: Barclamp) -> None:
         if not entry.is_dir():
             raise BarclampInvalid(str(entry), 1, "Only folders belong here, one a role; move this into its role's.")
         if entry.name not in roles:
-            hint = nearest(entry.name, roles) or "."
+            hint = suggest_name(entry.name, roles) or "."
             raise BarclampInvalid(
                 str(entry), 1, f"Barclamp {barclamp.name!r} has no role {entry.name!r} for these scripts{hint}"
             )
@@ -154,8 +161,11 @@ def _check_scripts(folder: Path, barclamp: Barclamp) -> None:
             raise BarclampInvalid(str(entry), 1, f"There is no *.sh here to run for role {entry.name!r}.")
 
 
-def _check_work(folder: Path, barclamp: Barclamp) -> None:
-    """Each role whose jig runs files has some. Of a jig that another barclamp declares, only a run can tell."""
+def _check_role_folders(folder: Path, barclamp: Barclamp) -> None:
+    """Check that each role whose jig runs files has a folder of them.
+
+    For a jig that another barclamp declares, only a run can tell.
+    """
     by_kind = {registration.kind: registration for registration in registered_jigs()}
     # The jigs that come with Rackwright are named after their kinds.
     by_name = by_kind | {jig.name: by_kind[jig.kind] for jig in barclamp.jigs}
@@ -170,9 +180,9 @@ def _check_work(folder: Path, barclamp: Barclamp) -> None:
 
 
 def _with_hooks(folder: Path, barclamp: Barclamp) -> Barclamp:
-    """The barclamp with, for each role, the hooks that its class implements."""
+    """Return the barclamp with, for each role, the hooks that its class implements."""
     file = folder / ROLES
-    answer = _look(folder, [role.name for role in barclamp.roles])
+    answer = _describe_hooks(folder, [role.name for role in barclamp.roles])
     hooks = answer.get("hooks")
     if not isinstance(hooks, dict):
         raise BarclampInvalid(str(file), int(answer.get("line") or 1), str(answer.get("error", "It gave no answer.")))
@@ -180,28 +190,28 @@ def _with_hooks(folder: Path, barclamp: Barclamp) -> Barclamp:
     return replace(barclamp, roles=roles)
 
 
-def _look(folder: Path, roles: list[str]) -> dict[str, Any]:
-    """What a worker process says of the folder's `roles.py`."""
-    ours, theirs = socket.socketpair()
-    with ours:
-        command = [sys.executable, "-m", "rackwright.barclamps.worker", str(theirs.fileno()), str(os.getpid())]
-        with theirs:
+def _describe_hooks(folder: Path, roles: list[str]) -> dict[str, Any]:
+    """Return the hooks of each role, or an error, as a worker process answers that imports the folder's `roles.py`."""
+    server_end, worker_end = socket.socketpair()
+    with server_end:
+        command = [sys.executable, "-m", "rackwright.barclamps.worker", str(worker_end.fileno()), str(os.getpid())]
+        with worker_end:
             worker = subprocess.Popen(
                 command,
-                pass_fds=[theirs.fileno()],
+                pass_fds=[worker_end.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
                 start_new_session=True,
             )
         try:
-            ours.settimeout(LOOK_TIME)
-            with ours.makefile("rw", encoding="utf-8", newline="\n") as stream:
+            server_end.settimeout(IMPORT_SECONDS)
+            with server_end.makefile("rw", encoding="utf-8", newline="\n") as stream:
                 stream.write(json.dumps({"path": str(folder), "roles": roles}) + "\n")
                 stream.flush()
                 line = stream.readline()
         except TimeoutError:
-            return {"error": f"It cannot be imported within {LOOK_TIME:g} s."}
+            return {"error": f"It cannot be imported within {IMPORT_SECONDS:g} s."}
         except OSError:
             line = ""
         finally:

@@ -1,7 +1,7 @@
-"""Barclamps, jigs, roles and attribs, and what they say of each other. Nothing here is bound to a node.
+"""The catalogue of barclamps, jigs, hammers, roles and attribs, and the relations between roles.
 
-The catalogue is small (hundreds of roles) and read as a whole; the questions that binding asks of it are answered
-from tables built once.
+Nothing here is bound to a node. The catalogue is small (hundreds of roles) and read as a whole; the questions that
+binding asks of it are answered from tables built once.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,7 +16,7 @@ JsonObject = dict[str, Json]
 
 
 class Flag(StrEnum):
-    """How the framework treats a role. The order is the one people see."""
+    """A property of a role that decides how it is bound and run. The order is the one people see."""
 
     IMPLICIT = "implicit"
     BOOTSTRAP = "bootstrap"
@@ -37,8 +37,8 @@ EXCLUDES: dict[tuple[Flag, Flag], str] = {
     (Flag.SERVICE, Flag.IMPLICIT): "a service is on its deployment's phantom node, an implicit role on its child's",
     (Flag.SERVICE, Flag.POWERSAVE): "a service is on a phantom node, which has no power to save",
 }
-"""Flags that no role may have together, and why. Bootstrap and service may: so an outside service gets into the
-system deployment, where people cannot bind."""
+"""Pairs of flags that no role may have both, and why. Bootstrap and service is no such pair: so an outside service gets
+into the system deployment, where people cannot bind."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Jig:
     name: str
     barclamp: str
     kind: str
-    """Which implementation does the work; `jigs/registry.py` has them."""
+    """The implementation that does the work; `jigs/registry.py` finds them."""
     description: str = ""
     active: bool = True
     client_role: str | None = None
@@ -88,7 +88,7 @@ class Role:
     attaches: tuple[str, ...] = ()
     """Reverse requires: the roles named here require this one."""
     wants: tuple[str, ...] = ()
-    """Names of the attribs it wants from elsewhere."""
+    """Names of the attribs that it takes from its parents or from the node."""
     provides: tuple[str, ...] = ()
     conflicts: tuple[str, ...] = ()
     flags: frozenset[Flag] = frozenset()
@@ -96,7 +96,7 @@ class Role:
     deadline: float | None = None
     """Seconds a run may take; None: the jig's, then an hour."""
     hooks: frozenset[str] = frozenset()
-    """Which hooks the barclamp's `roles.py` implements for it."""
+    """The hooks that the barclamp's `roles.py` implements for the role."""
 
     def has(self, flag: Flag) -> bool:
         return flag in self.flags
@@ -104,7 +104,7 @@ class Role:
 
 @dataclass(frozen=True)
 class Barclamp:
-    """All that one barclamp file declares."""
+    """Everything that one barclamp file declares."""
 
     name: str
     display: str = ""
@@ -125,7 +125,7 @@ class Barclamp:
 
 @dataclass(frozen=True)
 class Catalogue:
-    """Everything imported, and the relations that follow from it."""
+    """All imported roles, jigs and attribs, and the relations that follow from them."""
 
     roles: Mapping[str, Role]
     jigs: Mapping[str, Jig]
@@ -145,54 +145,57 @@ class Catalogue:
             raise NotFound("role", name)
         return self.roles[name]
 
-    def needed(self, name: str) -> tuple[str, ...]:
-        """The roles that must be there before `name`: its requires, the roles attached to it, the owners of the
-        attribs it wants, and its jig's client role. Some may not be imported yet."""
+    def needed_roles(self, name: str) -> tuple[str, ...]:
+        """Return the roles that must be bound before role `name`.
+
+        These are its requires, the roles attached to it, the owners of the attribs it wants, and its jig's client role.
+        Some may not be imported yet.
+        """
         return self._needed.get(name, ())
 
     def providers(self, name: str) -> tuple[str, ...]:
-        """The roles that can stand in for `name`, by name."""
+        """Return the roles that provide role `name`, sorted by name."""
         return self._providers.get(name, ())
 
     def is_implicit(self, name: str) -> bool:
-        """Return whether a need of `name` is met only on the node of the role that needs it."""
+        """Return whether role `name` is implicit: a need of it is met only on the node of the role that needs it."""
         role = self.roles.get(name)
         return role is not None and role.has(Flag.IMPLICIT)
 
     def may_be_elsewhere(self, name: str) -> bool:
-        """Return whether a noderole of `name` may be needed from other nodes: by its name, or as what it provides."""
+        """Return whether a noderole of role `name` may be needed from other nodes: by its name, or as a provider."""
         return not all(self.is_implicit(need) for need in (name, *self.role(name).provides))
 
     def rivals(self, name: str) -> frozenset[str]:
-        """The roles that may not share a node with `name` because one of the two says that they conflict.
+        """Return the roles that may not share a node with role `name` because one of the two declares a conflict.
 
-        An abstract role is on no node, so what is said of it holds for the roles that provide it.
+        An abstract role is on no node, so a conflict with it holds for the roles that provide it.
         """
         return self._rivals.get(name, frozenset())
 
     def stand_ins(self, name: str) -> frozenset[str]:
-        """The roles in a provides relation with `name`, in either direction."""
+        """Return the roles that provide role `name` or are provided by it."""
         return self._stand_ins.get(name, frozenset())
 
     def attribs_of(self, name: str) -> tuple[Attrib, ...]:
-        """The attribs a noderole of role `name` answers for: its own, and those of the roles it provides."""
+        """Return the attribs that a noderole of role `name` supplies: its own, and those of the roles it provides."""
         owners = {name, *self.roles[name].provides} if name in self.roles else {name}
         return tuple(attrib for attrib in self.attribs.values() if attrib.role in owners)
 
-    def hooked(self, hook: str) -> tuple[str, ...]:
-        """The roles that implement a hook, by name."""
-        return self._hooked.get(hook, ())
+    def roles_with_hook(self, hook: str) -> tuple[str, ...]:
+        """Return the roles that implement a hook, sorted by name."""
+        return self._roles_by_hook.get(hook, ())
 
-    def flagged(self, flag: Flag) -> tuple[str, ...]:
+    def roles_with_flag(self, flag: Flag) -> tuple[str, ...]:
         return tuple(sorted(name for name, role in self.roles.items() if role.has(flag)))
 
     @cached_property
-    def _hooked(self) -> dict[str, tuple[str, ...]]:
-        found: dict[str, list[str]] = {}
+    def _roles_by_hook(self) -> dict[str, tuple[str, ...]]:
+        roles: dict[str, list[str]] = {}
         for name in sorted(self.roles):
             for hook in self.roles[name].hooks:
-                found.setdefault(hook, []).append(name)
-        return {hook: tuple(names) for hook, names in found.items()}
+                roles.setdefault(hook, []).append(name)
+        return {hook: tuple(names) for hook, names in roles.items()}
 
     @cached_property
     def secret_attribs(self) -> tuple[Attrib, ...]:
@@ -213,7 +216,7 @@ class Catalogue:
             jig = self.jigs.get(role.jig)
             client = [jig.client_role] if jig and jig.client_role and jig.client_role != name else []
             owners = [self.attribs[want].role for want in role.wants if want in self.attribs]
-            # What it provides it answers for itself, so it needs nobody else for those attribs.
+            # A role supplies the attribs of the roles it provides itself, so it needs no other role for those.
             others = [owner for owner in owners if owner and owner not in role.provides]
             names = [*client, *role.requires, *attached.get(name, ()), *others]
             needed[name] = tuple(dict.fromkeys(need for need in names if need != name))
@@ -221,36 +224,39 @@ class Catalogue:
 
     @cached_property
     def _providers(self) -> dict[str, tuple[str, ...]]:
-        found: dict[str, list[str]] = {}
+        providers: dict[str, list[str]] = {}
         for name in sorted(self.roles):
             for provided in self.roles[name].provides:
-                found.setdefault(provided, []).append(name)
-        return {name: tuple(providers) for name, providers in found.items()}
+                providers.setdefault(provided, []).append(name)
+        return {provided: tuple(names) for provided, names in providers.items()}
 
     @cached_property
     def _rivals(self) -> dict[str, frozenset[str]]:
         return _both_ways(
-            (one, other)
+            (first, second)
             for name, role in self.roles.items()
             for conflict in role.conflicts
-            for one in self._embodied(name)
-            for other in self._embodied(conflict)
-            if one != other or one == name == conflict
+            for first in self._with_providers_if_abstract(name)
+            for second in self._with_providers_if_abstract(conflict)
+            if first != second or first == name == conflict
         )
 
-    def _embodied(self, name: str) -> tuple[str, ...]:
-        """The role itself, or also those that provide it if it is abstract."""
+    def _with_providers_if_abstract(self, name: str) -> tuple[str, ...]:
         role = self.roles.get(name)
         return (name, *self.providers(name)) if role and role.has(Flag.ABSTRACT) else (name,)
 
-    def declared_conflict(self, one: str, other: str) -> tuple[str, str] | None:
-        """Which role says of which other that they conflict, where that keeps these two apart."""
-        for name, rival in ((one, other), (other, one)):
-            for said_by in (name, *self.roles[name].provides):
-                conflicts = self.roles[said_by].conflicts if said_by in self.roles else ()
-                for said_of in conflicts:
-                    if name in self._embodied(said_by) and rival in self._embodied(said_of):
-                        return said_by, said_of
+    def declared_conflict(self, first: str, second: str) -> tuple[str, str] | None:
+        """Return the declaration that keeps two roles apart, as (role that declares it, role it names); None: none.
+
+        It may be a declaration of, or about, an abstract role that one of the two provides.
+        """
+        for name, rival in ((first, second), (second, first)):
+            for declarer in (name, *self.roles[name].provides):
+                conflicts = self.roles[declarer].conflicts if declarer in self.roles else ()
+                for conflict in conflicts:
+                    is_declarer = name in self._with_providers_if_abstract(declarer)
+                    if is_declarer and rival in self._with_providers_if_abstract(conflict):
+                        return declarer, conflict
         return None
 
     @cached_property
@@ -258,7 +264,7 @@ class Catalogue:
         return _both_ways((name, other) for name, role in self.roles.items() for other in role.provides)
 
     def check(self) -> None:
-        """Raise a conflict if the roles need each other in a circle, or one that is not there at all."""
+        """Raise a conflict if roles need each other in a circle, or a jig's client role cannot be one."""
         self._check_client_roles()
         path = find_cycle(self._needed)
         if path:
@@ -271,7 +277,7 @@ class Catalogue:
                 raise Conflict(Rule.BARCLAMP, fault)
 
     def client_role_fault(self, jig: Jig) -> str | None:
-        """Why the client role of `jig` cannot be that; None if it can, or is not imported yet."""
+        """Return why the client role of `jig` cannot be its client role; None if it can, or is not imported yet."""
         client = self.roles.get(jig.client_role) if jig.client_role else None
         if client is None:
             return None
@@ -283,15 +289,16 @@ class Catalogue:
 
 
 def _both_ways(pairs: Iterable[tuple[str, str]]) -> dict[str, frozenset[str]]:
-    found: dict[str, set[str]] = {}
-    for one, other in pairs:
-        found.setdefault(one, set()).add(other)
-        found.setdefault(other, set()).add(one)
-    return {name: frozenset(others) for name, others in found.items()}
+    """Return, for each name in the pairs, all names that it is paired with."""
+    partners: dict[str, set[str]] = {}
+    for first, second in pairs:
+        partners.setdefault(first, set()).add(second)
+        partners.setdefault(second, set()).add(first)
+    return {name: frozenset(others) for name, others in partners.items()}
 
 
 def find_cycle(needed: Mapping[str, Iterable[str]]) -> list[str] | None:
-    """The names along a circle of `needed`, first name again at the end; None if there is none.
+    """Return the names along a circle of `needed`, with the first name again at the end; None if there is none.
 
     Iterative, because a chain of requires may be longer than Python's stack is deep.
     """

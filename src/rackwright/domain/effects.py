@@ -1,7 +1,7 @@
-"""Views and effects as JSON, for their way between the server and the processes that run hooks.
+"""Conversion of hook views and hook effects from and to JSON, for the processes that run hooks.
 
-What comes back from a hook is not trusted to have the right shape: anything else than an effect, spelled and typed as
-in `hooks.py`, is refused with the reason.
+The server sends a view to such a process and reads effects back. These are not trusted to have the right shape:
+anything else than an effect, spelled and typed as in `hooks.py`, is refused with the reason.
 """
 
 from collections.abc import Iterable
@@ -9,7 +9,7 @@ from dataclasses import asdict, fields
 from types import UnionType
 from typing import get_args
 
-from rackwright.domain.barclamps.fields import shown
+from rackwright.domain.barclamps.fields import shorten_value
 from rackwright.domain.catalogue import Json, JsonObject
 from rackwright.domain.errors import Invalid
 from rackwright.domain.hooks import (
@@ -28,7 +28,7 @@ from rackwright.domain.hooks import (
     SetNodeAttribute,
     SetSysdata,
     View,
-    takes,
+    view_type_of,
 )
 from rackwright.domain.runs import Answer, Outcome
 from rackwright.domain.states import NodeRoleState
@@ -59,35 +59,35 @@ _TYPES: dict[type[Effect], dict[str, type | UnionType]] = {
 
 
 def view_from_json(hook: str, values: JsonObject) -> View:
-    """The value a hook is called with."""
-    kind = takes(hook)
-    if kind is NodeView:
-        return _node(values)
-    if kind is NetworkView:
+    """Return the view that a hook is called with."""
+    view_type = view_type_of(hook)
+    if view_type is NodeView:
+        return _node_view(values)
+    if view_type is NetworkView:
         lists = {name: tuple(values.get(name) or ()) for name in ("ranges", "routers")}  # type: ignore[arg-type]
         return NetworkView(**{**values, **lists})  # type: ignore[arg-type]  # our own server wrote it
-    if kind is AllocationView:
+    if view_type is AllocationView:
         return AllocationView(**values)  # type: ignore[arg-type]  # our own server wrote it
-    return _deployment(values) if kind is DeploymentView else _noderole(values)
+    return _deployment_view(values) if view_type is DeploymentView else _noderole_view(values)
 
 
-def _node(values: JsonObject) -> NodeView:
+def _node_view(values: JsonObject) -> NodeView:
     lists = {name: tuple(values.get(name) or ()) for name in ("macs", "quirks", "roles")}  # type: ignore[arg-type]
     return NodeView(**{**values, **lists})  # type: ignore[arg-type]  # our own server wrote it
 
 
-def _deployment(values: JsonObject) -> DeploymentView:
+def _deployment_view(values: JsonObject) -> DeploymentView:
     return DeploymentView(**values)  # type: ignore[arg-type]  # our own server wrote it
 
 
-def _noderole(values: JsonObject) -> NodeRoleView:
+def _noderole_view(values: JsonObject) -> NodeRoleView:
     node, deployment, state = values["node"], values["deployment"], values["state"]
     assert isinstance(node, dict)
     assert isinstance(deployment, dict)
     assert isinstance(state, int)
     parts: dict[str, object] = {
-        "node": _node(node),
-        "deployment": _deployment(deployment),
+        "node": _node_view(node),
+        "deployment": _deployment_view(deployment),
         "state": NodeRoleState(state),
     }
     return NodeRoleView(**{**values, **parts})  # type: ignore[arg-type]  # our own server wrote it
@@ -97,50 +97,50 @@ def _noderole(values: JsonObject) -> NodeRoleView:
 
 
 def effects_to_json(returned: Effects | object) -> list[JsonObject]:
-    """What a hook returned: nothing, one effect, or any number of them."""
+    """Return as JSON what a hook returned: nothing, one effect, or any number of them."""
     if returned is None:
         return []
     if isinstance(returned, get_args(Effect)):
-        return [_to_json(returned)]
+        return [_effect_to_json(returned)]
     if not isinstance(returned, Iterable) or isinstance(returned, str | bytes | dict):
         raise Invalid(f"A hook returns effects, a list of them, or None, and not {type(returned).__name__}.")
     listed: list[JsonObject] = []
-    for one in returned:
-        if not isinstance(one, get_args(Effect)):
-            raise Invalid(f"A hook returns effects, and {type(one).__name__} is none.")
+    for effect in returned:
+        if not isinstance(effect, get_args(Effect)):
+            raise Invalid(f"A hook returns effects, and {type(effect).__name__} is none.")
         if len(listed) == MAX_EFFECTS:
             raise Invalid(f"A hook returned more than {MAX_EFFECTS} effects.")
-        listed.append(_to_json(one))
+        listed.append(_effect_to_json(effect))
     return listed
 
 
-def _to_json(effect: Effect) -> JsonObject:
+def _effect_to_json(effect: Effect) -> JsonObject:
     return {"effect": type(effect).__name__, **asdict(effect)}
 
 
 def effects_from_json(values: Json) -> list[Effect]:
-    """Effects as another process gave them; Invalid says what is wrong with them."""
+    """Read effects that another process sent; raise Invalid with what is wrong with them."""
     if not isinstance(values, list) or len(values) > MAX_EFFECTS:
         raise Invalid(f"The hook returned no list of at most {MAX_EFFECTS} effects.")
-    return [_effect(value) for value in values]
+    return [_effect_from_json(value) for value in values]
 
 
-def _effect(value: Json) -> Effect:
+def _effect_from_json(value: Json) -> Effect:
     if not isinstance(value, dict) or not isinstance(value.get("effect"), str):
-        raise Invalid(f"The hook returned {shown(value)}, which is no effect.")
+        raise Invalid(f"The hook returned {shorten_value(value)}, which is no effect.")
     kind = _KINDS.get(str(value["effect"]))
     if kind is None:
-        raise Invalid(f"There is no effect {shown(value['effect'])}.")
-    given = {name: one for name, one in value.items() if name != "effect"}
-    if given.keys() != {one.name for one in fields(kind)}:
-        raise Invalid(f"The effect {kind.__name__} has other fields than {', '.join(sorted(given))}.")
+        raise Invalid(f"There is no effect {shorten_value(value['effect'])}.")
+    arguments = {name: argument for name, argument in value.items() if name != "effect"}
+    if arguments.keys() != {field.name for field in fields(kind)}:
+        raise Invalid(f"The effect {kind.__name__} has other fields than {', '.join(sorted(arguments))}.")
     for name, expected in _TYPES[kind].items():
-        if not _fits(given[name], expected):
-            raise Invalid(f"{kind.__name__}.{name} cannot be {shown(given[name])}.")
-    return kind(**given)  # type: ignore[arg-type]  # checked just above
+        if not _is_of_type(arguments[name], expected):
+            raise Invalid(f"{kind.__name__}.{name} cannot be {shorten_value(arguments[name])}.")
+    return kind(**arguments)  # type: ignore[arg-type]  # checked just above
 
 
-def _fits(value: Json, expected: type | UnionType) -> bool:
+def _is_of_type(value: Json, expected: type | UnionType) -> bool:
     if isinstance(value, bool):  # Python counts it as an int
         return expected is object or expected == bool | None
     return isinstance(value, expected)
@@ -157,4 +157,4 @@ def outcome_from_json(value: Json) -> Outcome:
         answer, error, wall = value.get("answer"), value.get("error"), value.get("wall")
         if answer in set(Answer) and isinstance(error, str) and isinstance(wall, dict):
             return Outcome(Answer(str(answer)), error[:MAX_MESSAGE], wall)
-    raise Invalid(f"do_transition returned {shown(value)}, which is no outcome.")
+    raise Invalid(f"do_transition returned {shorten_value(value)}, which is no outcome.")

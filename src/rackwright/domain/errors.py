@@ -1,6 +1,6 @@
-"""Every error a person can cause, flat, in one file; each maps to one HTTP status and carries a stable `type`.
+"""All errors that a person can cause, each with one HTTP status and a stable `type`.
 
-The docstring is the default message. Messages name the thing, the rule and the way out.
+The docstring of an error is its default message. Messages name the object, the rule and the way out.
 """
 
 from enum import StrEnum
@@ -29,7 +29,7 @@ class Invalid(RackwrightError):
     def __init__(self, message: str, pointer: str = "") -> None:
         super().__init__(message)
         self.pointer = pointer
-        """JSON pointer to what is wrong, where there is a document to point into."""
+        """JSON pointer to the wrong value, where there is a document to point into."""
 
 
 class BarclampInvalid(Invalid):

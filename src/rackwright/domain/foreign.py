@@ -1,7 +1,7 @@
-"""What comes from outside: machines, scripts and states on them. It is bounded and cleaned before it is stored.
+"""Limits and clean-up for data from outside (machines, and the scripts and states on them), before it is stored.
 
 Pure. Text that PostgreSQL does not take, documents nested too deep to be walked, and made-up seals are found here, so
-that each is the fault of the one who sent it and nobody else meets it later.
+that their sender gets the error and nobody else meets it later.
 """
 
 import math
@@ -20,7 +20,10 @@ _NUL_SHOWN = "\N{SYMBOL FOR NULL}"
 
 
 def storable_text(text: str, longest: int | None = None) -> str:
-    """The text with what no database stores shown instead, cut off at `longest` characters."""
+    """Return the text in a form that the database can store, cut off at `longest` characters.
+
+    Characters that no database stores are replaced with visible ones.
+    """
     if longest is not None and len(text) > longest:
         text = f"{text[:longest]} ..."
     if "\0" in text:
@@ -28,8 +31,8 @@ def storable_text(text: str, longest: int | None = None) -> str:
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
-def check_foreign(document: Json) -> None:
-    """Refuse a document that cannot be stored and shown again, or that carries a seal: secrets are sealed here."""
+def check_foreign_document(document: Json) -> None:
+    """Refuse a document that cannot be stored and shown again, or that carries a seal: only the server seals."""
     characters = values = 0
     level, depth = [document], 0
     while level:
@@ -43,11 +46,11 @@ def check_foreign(document: Json) -> None:
                 if SEAL in value:
                     raise Invalid(f"It has a key {SEAL!r}. Give a secret in the clear; the server seals it.")
                 below.extend(value.values())
-                characters += sum(_length_of_text(key) for key in value)
+                characters += sum(_checked_length(key) for key in value)
             elif isinstance(value, list):
                 below.extend(value)
             elif isinstance(value, str):
-                characters += _length_of_text(value)
+                characters += _checked_length(value)
             elif isinstance(value, float) and not math.isfinite(value):
                 raise Invalid(f"It has the number {value}, which JSON has not.")
         if characters > LARGEST or values + len(below) > MOST_VALUES:
@@ -55,7 +58,8 @@ def check_foreign(document: Json) -> None:
         level = below
 
 
-def _length_of_text(text: str) -> int:
+def _checked_length(text: str) -> int:
+    """Return the length of a text; raise Invalid if it has characters that cannot be stored."""
     if "\0" in text or (not text.isascii() and any("\ud800" <= letter <= "\udfff" for letter in text)):
         raise Invalid("It has text with a NUL or half a surrogate pair in it, which is no text.")
     return len(text)

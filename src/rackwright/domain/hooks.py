@@ -1,8 +1,9 @@
-"""Hooks: what a barclamp's `roles.py` is written with. The base class, the values hooks get, the effects they return.
+"""Hooks of roles: the base class for a barclamp's `roles.py`, the views that hooks get, the effects they return.
 
-A hook is a function of plain values to effects. It changes nothing itself: the store applies what it returned, in one
-transaction with marking it done. So a hook is easy to test, and safe to repeat. Imported by the worker processes that
-run hooks, so it stays light. How effects look on their way between processes is in `effects.py`.
+A hook is a function from plain values to effects. It changes nothing itself: the store applies the effects that it
+returned, in the transaction that marks the hook as done. So a hook is easy to test, and safe to repeat. This module is
+imported by the worker processes that run hooks, so it stays light. The JSON form of views and effects is in
+`effects.py`.
 """
 
 from abc import ABC, abstractmethod
@@ -20,7 +21,7 @@ from rackwright.domain.states import NodeRoleState
 
 @dataclass(frozen=True)
 class DeploymentView:
-    """A deployment, and what it says of the role whose hook is called."""
+    """A deployment, and its data for the role whose hook is called."""
 
     id: int
     name: str
@@ -34,14 +35,17 @@ class DeploymentView:
 
     @property
     def data(self) -> JsonObject:
-        """What holds for the role here: template, then wall, then what people committed."""
+        """The role's data in this deployment: template, then wall, then what people committed."""
         return merge(self.template, self.wall, self.committed)
 
 
 @dataclass(frozen=True)
 class NodeView:
-    """A machine. On an update `before` has the old values of what changed, as far as they are small: of `discovery` and
-    `hint` only the keys that differ, and null for what is large. On a delete all of it is the last state."""
+    """A node.
+
+    On an update `before` has the old values of what changed, as far as they are small: of `discovery` and `hint` only
+    the keys that differ, and null for large values. On a delete the view is the node's last state.
+    """
 
     id: int
     name: str
@@ -66,7 +70,7 @@ class NodeView:
 
     @property
     def changed(self) -> frozenset[str]:
-        """The names of what changed since the hook was last told of this node."""
+        """The names of the fields that changed since the hook was last called for this node."""
         return frozenset(self.before)
 
     @property
@@ -77,10 +81,10 @@ class NodeView:
 
 @dataclass(frozen=True)
 class NodeRoleView:
-    """A role on a node, as of the transition (or the plan) that the hook is called for."""
+    """A noderole at the time of the transition (or the plan) that the hook is called for."""
 
     id: int
-    """0 while it is only about to be bound."""
+    """0 while the noderole is only about to be bound."""
     role: str
     node: NodeView
     deployment: DeploymentView
@@ -92,17 +96,17 @@ class NodeRoleView:
     sysdata: JsonObject = field(default_factory=dict)
     user_data: JsonObject = field(default_factory=dict)
     input: JsonObject = field(default_factory=dict)
-    """For do_transition: all that the run was staged with. Empty for hooks."""
+    """For do_transition: the whole input of the run. Empty for hooks."""
 
     @property
     def data(self) -> JsonObject:
-        """Its own data: that of its deployment, then wall, sysdata and what people set."""
+        """The noderole's own data: that of its deployment, then wall, sysdata and what people set."""
         return merge(self.deployment.data, self.wall, self.sysdata, self.user_data)
 
 
 @dataclass(frozen=True)
 class NetworkView:
-    """A network. On a change `before` has the old values of what changed; on a delete all of it is the last state."""
+    """A network. On a change `before` has the old values of what changed; on a delete the view is its last state."""
 
     id: int
     name: str
@@ -141,7 +145,10 @@ View = DeploymentView | NodeView | NodeRoleView | NetworkView | AllocationView
 
 @dataclass(frozen=True)
 class SetNode:
-    """Set what the server decides of a node; what is None stays. `node` None: the node the hook was called for."""
+    """Set fields of a node that the server decides; a field that is None stays as it is.
+
+    `node` None: the node the hook was called for.
+    """
 
     bootenv: str | None = None
     alive: bool | None = None
@@ -172,7 +179,7 @@ class SetSysdata:
 
 @dataclass(frozen=True)
 class SetDeploymentRoleData:
-    """Merge into what the deployment says of the hook's own role by default; null takes a key away.
+    """Merge into the deployment's default data for the hook's own role; null takes a key away.
 
     `deployment` None: the one the hook was called for, or that of its noderole.
     """
@@ -183,7 +190,7 @@ class SetDeploymentRoleData:
 
 @dataclass(frozen=True)
 class Enqueue:
-    """Have noderoles run again: one, or else all of a role (the hook's own if none is named)."""
+    """Run noderoles again: one, or else all of a role (the hook's own role if none is named)."""
 
     noderole: int | None = None
     role: str | None = None
@@ -191,14 +198,14 @@ class Enqueue:
 
 @dataclass(frozen=True)
 class Refuse:
-    """Say no: the person gets a conflict with this message, and nothing changes."""
+    """Refuse the request: the person gets a conflict with this message, and nothing changes."""
 
     message: str
 
 
 @dataclass(frozen=True)
 class Log:
-    """Leave a line among the events."""
+    """Write a line among the events."""
 
     message: str
 
@@ -211,7 +218,10 @@ Effects = Iterable[Effect] | Effect | None
 
 
 class RoleHooks:
-    """Derive from it in `roles.py`, once a role that has hooks; define only the methods that the role needs."""
+    """Base class of the hooks of one role.
+
+    Derive from it in `roles.py`, once for each role that has hooks; define only the methods that the role needs.
+    """
 
     role: ClassVar[str]
     """The name of the role."""
@@ -244,7 +254,7 @@ class RoleHooks:
     def on_node_bind(self, noderole: NodeRoleView) -> Effects: ...
 
     def do_transition(self, noderole: NodeRoleView) -> Outcome:
-        """The work itself, of roles whose jig is role-provided. It may take as long as its run may."""
+        """Do the work of a noderole whose jig is role-provided. It may take as long as its run may."""
         raise NotImplementedError(f"role {self.role} has no do_transition")
 
 
@@ -253,10 +263,10 @@ NODE_HOOKS = ("on_node_create", "on_node_update", "on_node_delete")
 DEPLOYMENT_HOOKS = ("on_deployment_create", "on_deployment_delete")
 BINDING_HOOKS = ("on_commit", "on_node_bind")
 REFUSING = frozenset({*DEPLOYMENT_HOOKS, *BINDING_HOOKS})
-"""Asked before the transaction; their Refuse stops it."""
+"""The hooks that are called before the transaction; their Refuse stops it."""
 
 ALIASES = {"on_node_change": "on_node_update"}
-"""Other names of hooks, as some of the model's texts have them."""
+"""Other names of hooks, as some descriptions of the model have them: alias -> name."""
 
 NETWORK_HOOKS = ("on_network_create", "on_network_change", "on_network_delete")
 ALLOCATION_HOOKS = ("on_allocation_create", "on_allocation_delete")
@@ -266,8 +276,8 @@ DO_TRANSITION = "do_transition"
 HOOKS = frozenset({*STATE_HOOKS.values(), *NODE_HOOKS, *REFUSING, *NETWORK_HOOKS, *ALLOCATION_HOOKS, DO_TRANSITION})
 
 
-def takes(hook: str) -> type[View]:
-    """What a hook is called with."""
+def view_type_of(hook: str) -> type[View]:
+    """Return the type of the view that a hook is called with."""
     if hook in NODE_HOOKS:
         return NodeView
     if hook in NETWORK_HOOKS:
@@ -278,12 +288,14 @@ def takes(hook: str) -> type[View]:
 
 
 class FollowsNodes(RoleHooks, ABC):
-    """A base for roles whose one run publishes all nodes and their addresses anew: every change that concerns it asks
-    for a run, and one run is enough for many changes."""
+    """Base class for roles whose one run publishes all nodes and their addresses anew.
+
+    Every change that concerns the role asks for a run, and one run is enough for many changes.
+    """
 
     @abstractmethod
     def concerns(self, node: NodeView) -> bool:
-        """Whether a change of this node changes what is published."""
+        """Return whether a change of this node changes what is published."""
 
     def on_node_update(self, node: NodeView) -> Effects:
         return Enqueue() if self.concerns(node) else None
@@ -310,29 +322,29 @@ class FollowsNodes(RoleHooks, ABC):
         return Enqueue()
 
 
-def implemented(hooks: type[RoleHooks]) -> frozenset[str]:
-    """The hooks a class has, each under its one name."""
-    own = {
+def implemented_hooks(hooks: type[RoleHooks]) -> frozenset[str]:
+    """Return the hooks that a class implements, each by its proper name and not by an alias."""
+    overridden = {
         name for name in (HOOKS | ALIASES.keys()) if getattr(hooks, name, None) is not getattr(RoleHooks, name, None)
     }
-    return frozenset(ALIASES.get(name, name) for name in own)
+    return frozenset(ALIASES.get(name, name) for name in overridden)
 
 
-def fault(hooks: type[RoleHooks], roles: Iterable[str]) -> str | None:
-    """What is wrong with a class of `roles.py`; None if nothing is."""
-    from rackwright.domain.barclamps.fields import nearest
+def find_class_fault(hooks: type[RoleHooks], roles: Iterable[str]) -> str | None:
+    """Return what is wrong with a class of `roles.py`; None if nothing is."""
+    from rackwright.domain.barclamps.fields import suggest_name
 
     role = getattr(hooks, "role", None)
     if not isinstance(role, str):
         return f'Class {hooks.__name__} does not say which role it is of: give it `role = "..."`.'
     if role not in roles:
-        hint = nearest(role, roles) or "."
+        hint = suggest_name(role, roles) or "."
         return f"Class {hooks.__name__} is of role {role!r}, which this barclamp does not declare{hint}"
     known = HOOKS | ALIASES.keys()
     unknown = sorted(name for name in vars(hooks) if name.startswith("on_") and name not in known)
     if unknown:
-        return f"Class {hooks.__name__} has {unknown[0]}, which is no hook{nearest(unknown[0], known) or '.'}"
-    twice = [(one, other) for one, other in ALIASES.items() if one in vars(hooks) and other in vars(hooks)]
+        return f"Class {hooks.__name__} has {unknown[0]}, which is no hook{suggest_name(unknown[0], known) or '.'}"
+    twice = [(alias, name) for alias, name in ALIASES.items() if alias in vars(hooks) and name in vars(hooks)]
     if twice:
         return f"Class {hooks.__name__} has {twice[0][0]} and {twice[0][1]}, which are two names of one hook; keep one."
     return None

@@ -1,4 +1,4 @@
-"""Names, MACs and UUIDs, checked on the way in. What passes here may be rendered anywhere."""
+"""Checks of names, MAC addresses and UUIDs. What passes them may be rendered anywhere."""
 
 import re
 from uuid import UUID
@@ -14,7 +14,10 @@ PHANTOM_SUFFIX = ".services.internal"
 
 
 def check_node_name(name: str, pointer: str = "") -> str:
-    """A fully qualified domain name, in lower case. The pointer leads to it, where a document says it."""
+    """Return a node's fully qualified domain name in lower case; raise Invalid if it is none.
+
+    `pointer` is the JSON pointer to the name, if a document holds it.
+    """
     lowered = name.lower()
     if not _FQDN.fullmatch(lowered) or len(lowered) > 253 or "." not in lowered:
         raise Invalid(f"{name[:80]!r} is no node name: it must be a full domain name such as n1.rack.example.", pointer)
@@ -26,7 +29,7 @@ def check_node_name(name: str, pointer: str = "") -> str:
 
 
 def check_name(kind: str, name: str) -> str:
-    """A name of a deployment, group or the like."""
+    """Return the name of a deployment, group or the like; raise Invalid if it is none."""
     if not _NAME.fullmatch(name) or name.isdecimal():
         raise Invalid(
             f"{name[:80]!r} is no name for a {kind}: use lower-case letters, digits, '-', '_' and '.', at most 63, "
@@ -50,6 +53,9 @@ def check_uuid(uuid: str) -> str:
 
 
 def is_host_name(name: str) -> bool:
-    """Whether it can stand in DNS. What ends in a number is one of the many ways to write an IPv4 address."""
+    """Return whether a name can be in DNS.
+
+    One that ends in a number cannot: that is one of the many ways to write an IPv4 address.
+    """
     last = name.rpartition(".")[2]
     return len(name) <= 253 and _FQDN.fullmatch(name) is not None and not last.isdecimal() and last[:2] != "0x"

@@ -1,4 +1,7 @@
-"""Who may do what, and where. Pure: whoever asks says in which deployments, and which lie above them."""
+"""Permissions: what the roles of users, their grants in deployments and the scopes of tokens allow.
+
+Pure: the caller passes the deployments that a request concerns, and those above them.
+"""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -46,7 +49,7 @@ SCOPES: dict[Scope, frozenset[Permission]] = {Scope.ADMIN: _ALL, Scope.WRITE: _W
 
 @dataclass(frozen=True)
 class Principal:
-    """Whoever is behind a request: a person, less what the token they came with leaves out."""
+    """The person who sent a request, with the limits of the token that was used."""
 
     name: str
     role: UserRole
@@ -60,22 +63,22 @@ class Principal:
     session_id: int | None = None
 
     def may(self, permission: Permission) -> bool:
-        """Everywhere, in deployments that are still to come too."""
+        """Return whether the permission holds everywhere, also in deployments that do not exist yet."""
         return self.subtree is None and permission in GRANTS[self.role] & SCOPES[self.scope]
 
     def may_somewhere(self, permission: Permission) -> bool:
-        """In one deployment at least; which, is for `may_in` to say."""
+        """Return whether the permission holds in one deployment at least; `may_in` tells for a certain deployment."""
         roles = {self.role, *self.grants.values()}
         return permission in SCOPES[self.scope] and any(permission in GRANTS[role] for role in roles)
 
     def may_in(self, permission: Permission, lineage: Iterable[int]) -> bool:
-        """In a deployment, given it and all those above it."""
-        line = set(lineage)
-        if permission not in SCOPES[self.scope] or (self.subtree is not None and self.subtree not in line):
+        """Return whether the permission holds in a deployment; `lineage` is that deployment and all those above it."""
+        deployments = set(lineage)
+        if permission not in SCOPES[self.scope] or (self.subtree is not None and self.subtree not in deployments):
             return False
-        inherited = (role for deployment, role in self.grants.items() if deployment in line)
+        inherited = (role for deployment, role in self.grants.items() if deployment in deployments)
         return any(permission in GRANTS[role] for role in (self.role, *inherited))
 
     def covers(self, scope: Scope) -> bool:
-        """Whether what this one came with allows to hand on such a scope."""
+        """Return whether the scope of the request is wide enough to hand on `scope`, as for a new token."""
         return SCOPES[scope] <= SCOPES[self.scope]

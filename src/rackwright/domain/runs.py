@@ -1,4 +1,4 @@
-"""The run: what a jig is handed, and what it answers."""
+"""The run that a jig is given, and the outcome that the jig returns."""
 
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -7,7 +7,7 @@ from rackwright.domain.catalogue import JsonObject
 from rackwright.domain.masking import Mask
 
 DEFAULT_DEADLINE = 3600.0
-"""Seconds a run may take if neither role nor jig says."""
+"""Seconds a run may take if neither its role nor its jig says."""
 
 
 class RunState(StrEnum):
@@ -27,7 +27,7 @@ HOLDS_SLOT = frozenset({RunState.RUNNING, RunState.ACCEPTED})
 
 @dataclass(frozen=True)
 class Run:
-    """One noderole, handed to its jig."""
+    """The work of one noderole, as it is given to a jig."""
 
     id: int
     node_role_id: int
@@ -36,29 +36,31 @@ class Run:
     role: str
     jig: str
     kind: str
-    """Which implementation of a jig."""
+    """The implementation of the jig."""
     input: JsonObject
     deadline: float
-    """Seconds it may take."""
+    """Seconds the run may take."""
     attempt: int = 1
     refresh: bool = False
     trace: str = ""
     secrets: frozenset[str] = frozenset()
-    """The top keys of `input` below which there is a secret, now in the clear: not to be shown."""
+    """The top keys of `input` below which there is a secret in the clear: they must not be shown."""
     mask: Mask = field(default_factory=Mask, repr=False, compare=False)
-    """Hides those secrets in what comes back."""
+    """Hides those secrets in what comes back from the run."""
     barclamp: str = ""
-    """The barclamp of its role."""
+    """The barclamp of the run's role."""
     content: str = ""
-    """The digest of the barclamp's files as they were when the run started, if its jig runs any."""
+    """The digest of the barclamp's files as they were when the run started, if the jig runs any."""
 
     @property
     def token(self) -> int:
-        """Fencing: of two runs on one node the later has the higher token, and only the later may go on."""
+        """The fencing token: of two runs on one node the later has the higher one, and only the later may go on."""
         return self.id
 
 
 class Answer(StrEnum):
+    """How a run went, as its jig says."""
+
     SUCCEEDED = "succeeded"
     FAILED = "failed"
     ACCEPTED = "accepted"
@@ -67,12 +69,12 @@ class Answer(StrEnum):
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a jig says of a run."""
+    """What a jig returns for a run."""
 
     answer: Answer
     error: str = ""
     wall: JsonObject = field(default_factory=dict)
-    """What the run found out; it replaces the noderole's wall."""
+    """The values that the run found out; they replace the noderole's wall."""
 
     @classmethod
     def success(cls, wall: JsonObject | None = None) -> "Outcome":

@@ -1,6 +1,7 @@
-"""Sealed values: how a secret looks where it is stored, shown or hashed. Sealing and opening are the vault's.
+"""Sealed values: the form of a secret where it is stored, shown or hashed.
 
-A sealed value carries a fingerprint, so that the same secret is the same input whatever key sealed it.
+The vault seals and opens them. A sealed value carries a fingerprint, so that the same secret is the same input
+whatever key sealed it.
 """
 
 from rackwright.domain.catalogue import Json
@@ -15,31 +16,31 @@ def is_sealed(value: object) -> bool:
 
 
 def carries_seal(value: object) -> bool:
-    """Whether an object with the key of a seal lies anywhere in the value.
+    """Return whether the value has an object with the key of a seal at any depth.
 
-    What comes from outside must not: only the vault makes seals, so any other one was made up.
+    A value from outside must have none: only the vault makes seals, so any other one was made up.
     """
-    waiting = [value]
-    while waiting:
-        inner = waiting.pop()
+    stack = [value]
+    while stack:
+        inner = stack.pop()
         if isinstance(inner, dict):
             if SEAL in inner:
                 return True
-            waiting.extend(inner.values())
+            stack.extend(inner.values())
         elif isinstance(inner, list | tuple):
-            waiting.extend(inner)
+            stack.extend(inner)
     return False
 
 
 def masked(value: Json) -> Json:
-    """The value as people may see it."""
+    """Return the value as people may see it, with a mask in place of each secret."""
     if isinstance(value, dict):
         return MASK if is_sealed(value) else {key: masked(inner) for key, inner in value.items()}
     return [masked(inner) for inner in value] if isinstance(value, list) else value
 
 
 def fingerprinted(value: Json) -> Json:
-    """The value as it is hashed: of a secret only what does not change when the key does."""
+    """Return the value as it is hashed: of each secret only the fingerprint, which does not depend on the key."""
     if isinstance(value, dict):
         if is_sealed(value):
             return {FINGERPRINT: value[FINGERPRINT]}

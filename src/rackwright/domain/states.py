@@ -1,4 +1,4 @@
-"""The noderole's states and every way from one to the next, as one table.
+"""The states of a noderole and the table of all transitions between them.
 
 The store turns these rows into SQL and the annealer into runs; neither has a rule of its own.
 """
@@ -9,7 +9,10 @@ from enum import Enum, IntEnum
 
 
 class NodeRoleState(IntEnum):
-    """Ordered so that the worst of several is their maximum. Stored as numbers: never renumber."""
+    """The states of a noderole, ordered so that the worst of several is their maximum.
+
+    Stored as numbers: never renumber.
+    """
 
     ACTIVE = 0
     PROPOSED = 1
@@ -34,7 +37,7 @@ COMMITTED = frozenset(NodeRoleState) - {PROPOSED}
 
 
 class Trigger(Enum):
-    """What moves a noderole."""
+    """What moves a noderole from one state to another."""
 
     COMMIT = "its snapshot was committed"
     PARENTS_MET = "its last unmet parent became active"
@@ -56,16 +59,17 @@ class Trigger(Enum):
 
 @dataclass(frozen=True)
 class Transition:
-    """From any of `sources` to `target`; `target` None means TODO or BLOCKED, by its parents."""
+    """A move from any of `sources` to `target`; `target` None means TODO or BLOCKED, as its parents decide."""
 
     sources: frozenset[NodeRoleState]
     target: NodeRoleState | None
     spares_destructive: frozenset[NodeRoleState] = frozenset()
-    """A destructive noderole stays in these: it must never run again by itself, not even after a failure."""
+    """States that a destructive noderole keeps: it must never run again by itself, not even after a failure."""
     forces: bool = False
-    """It runs even if its inputs are those of the last success."""
+    """Whether the noderole then runs even if its inputs are those of the last success."""
     forgets: bool = False
-    """What it left behind is unknown, so that inputs of an earlier success no longer mean that all is done."""
+    """Whether the last success is forgotten: what the run left behind is unknown, so inputs of an earlier success no
+    longer mean that all is done."""
 
 
 def _from(*sources: NodeRoleState) -> frozenset[NodeRoleState]:
@@ -98,8 +102,13 @@ TRANSITIONS: dict[Trigger, Transition] = {
 }
 
 
-def target(trigger: Trigger, state: NodeRoleState, *, unmet: int, destructive: bool = False) -> NodeRoleState | None:
-    """The state `trigger` moves a noderole to, or None if it does not move it."""
+def next_state(
+    trigger: Trigger, state: NodeRoleState, *, unmet: int, destructive: bool = False
+) -> NodeRoleState | None:
+    """Return the state that `trigger` moves a noderole to, or None if it does not move the noderole.
+
+    `unmet` is the number of its parents that are not active.
+    """
     transition = TRANSITIONS[trigger]
     if state not in transition.sources:
         return None
@@ -110,6 +119,6 @@ def target(trigger: Trigger, state: NodeRoleState, *, unmet: int, destructive: b
     return BLOCKED if unmet else TODO
 
 
-def worst(states: Iterable[NodeRoleState]) -> NodeRoleState:
-    """What a node or a deployment shows: the worst state of its noderoles; ACTIVE if it has none."""
+def worst_state(states: Iterable[NodeRoleState]) -> NodeRoleState:
+    """Return the state that a node or a deployment shows: the worst of its noderoles; ACTIVE if it has none."""
     return max(states, default=ACTIVE)

@@ -1,4 +1,4 @@
-"""The one shape of every hammer, and of a probe."""
+"""The base class of all hammers, and the protocol of probes."""
 
 import re
 from abc import ABC, abstractmethod
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, ClassVar, Protocol, Self, runtime_checkable
 
-if TYPE_CHECKING:  # the command line lists the kinds there are, and needs no more of all this
+if TYPE_CHECKING:  # the command line only lists the kinds of hammers, and need not import these
     from rackwright.domain.catalogue import Json, JsonObject
     from rackwright.hammers.ports import HammerPorts
 
@@ -24,14 +24,14 @@ class BootDevice(StrEnum):
 
 
 class HammerFailed(Exception):
-    """The machine's controller did not do what it was asked; the text says what it answered."""
+    """The machine's controller did not carry out a request; the text says what it answered."""
 
     answers = False
     """Whether the machine answers, but does not let the server in."""
 
 
-class NowhereToLook(HammerFailed):
-    """Where the machine is, nobody knows, or what was said of it must not be believed."""
+class NoTrustedAddress(HammerFailed):
+    """No address of the machine is known, or only one that must not be trusted."""
 
 
 class NotAdmitted(HammerFailed):
@@ -42,17 +42,17 @@ class NotAdmitted(HammerFailed):
 
 @dataclass(frozen=True)
 class HammerNode:
-    """What a hammer is told of a machine."""
+    """What a hammer knows of a machine."""
 
     id: int
     name: str
     settings: "JsonObject"
-    """Where its controller is and how to reach it, as people say."""
+    """The address of its controller and how to reach it, as people set them."""
     reported_bmc: "Json" = None
-    """Where the machine itself says that its controller is. A proposal for people; the server connects to it in a lab
-    only, on its own host."""
+    """The address of its controller, as the machine itself reports it. A proposal for people; the server connects to it
+    in a lab only, on its own host."""
     priorities: Mapping[str, int] = field(default_factory=dict)
-    """By kind, as barclamps say; of a kind that they do not name, the hammer's own counts."""
+    """Priorities of hammers by kind, as barclamps set them; for a kind without one, the hammer's own counts."""
 
 
 class Hammer(ABC):
@@ -68,7 +68,7 @@ class Hammer(ABC):
     priority: ClassVar[int] = 100
     """Of several that can reach a machine, the lowest number is preferred, unless a barclamp says other numbers."""
     bmc: ClassVar[bool] = False
-    """Whether people may say that a machine's BMC is of this kind."""
+    """Whether people may choose this kind for a machine's BMC."""
     lab_only: ClassVar[bool] = False
     """Whether only a server for simulated machines (`--lab`) has it."""
 
@@ -78,7 +78,7 @@ class Hammer(ABC):
         return cls()
 
     def reaches(self, node: HammerNode) -> bool:
-        """Whether a machine of whose BMC nobody said the kind can be reached by this hammer."""
+        """Return whether this hammer can reach a machine for whose BMC no kind was chosen."""
         return False
 
     @abstractmethod
@@ -103,7 +103,7 @@ class Hammer(ABC):
 
 
 def bmc_kind(bmc: "Json") -> str | None:
-    """Return the kind that a BMC is said to be."""
+    """Return the kind of a BMC, as its settings or the machine's report name it; None if they do not."""
     kind = bmc.get("kind") if isinstance(bmc, dict) else None
     return kind if isinstance(kind, str) else None
 
@@ -113,8 +113,8 @@ DEVICE = re.compile(r"[A-Za-z0-9/_.:=+-]{0,255}")
 
 
 @dataclass(frozen=True)
-class Seen:
-    """What a look at a machine found. It is the machine's own answer: HammerFailed if it cannot be one."""
+class BootedSystem:
+    """The system that a machine has booted, as the machine itself answers; raises HammerFailed for invalid values."""
 
     boot_id: str
     root_device: str = ""
@@ -128,6 +128,8 @@ class Seen:
 
 @runtime_checkable
 class Probe(Protocol):
-    async def look(self, node: HammerNode) -> Seen:
-        """See for oneself what the machine runs; HammerFailed if it does not answer."""
+    """Something that can tell what a machine runs."""
+
+    async def look(self, node: HammerNode) -> BootedSystem:
+        """Return what the machine runs; raise HammerFailed if it does not answer."""
         ...

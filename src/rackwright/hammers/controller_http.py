@@ -1,4 +1,4 @@
-"""HTTP to a machine's controller: to that one host only, with a limit to what it answers and to how long it takes.
+"""The HTTP adapter to a machine's controller: to that one host only, with limits on the size and time of responses.
 
 sushy calls it from a thread, through requests, whose time-outs begin anew with every byte that arrives: a controller
 that sends one now and then would keep the thread for ever. So the event loop does the work, which ends it on time.
@@ -14,7 +14,7 @@ from requests.adapters import BaseAdapter
 from requests.exceptions import RequestException
 
 MOST_ANSWER = 1024 * 1024
-"""Bytes. The description of a large system has a tenth of that."""
+"""Bytes of a response. The description of a large system has a tenth of that."""
 
 
 GRACE = 5.0
@@ -22,11 +22,11 @@ GRACE = 5.0
 
 
 class ControllerRefused(RequestException):
-    """The controller sent the server elsewhere, or answered too much or too late. sushy does not try that again."""
+    """The controller redirected the server, or answered too much or too late. sushy does not try that again."""
 
 
 class ControllerAdapter(BaseAdapter):
-    """Carries the requests of one call to one controller. `ends` is when the call is over, by the clock of `loop`."""
+    """Sends the requests of one call to one controller. `ends` is when the call is over, by the clock of `loop`."""
 
     def __init__(self, address: str, loop: asyncio.AbstractEventLoop, ends: float) -> None:
         super().__init__()
@@ -43,16 +43,16 @@ class ControllerAdapter(BaseAdapter):
         cert: object = None,
         proxies: Mapping[str, str] | None = None,
     ) -> Response:
-        """Send a request from a thread. What a controller says of others, by links or redirects, is not followed."""
+        """Send a request from a thread. Links and redirects to other hosts are not followed."""
         address = request.url or ""
         if _origin(address) != self._origin:
             raise ControllerRefused(f"it sends the server elsewhere, to {address[:200]!r}")
-        fetched = asyncio.run_coroutine_threadsafe(self._fetch(request, _tls(verify)), self._loop)
+        fetch = asyncio.run_coroutine_threadsafe(self._fetch(request, _tls(verify)), self._loop)
         try:
-            answer, content = fetched.result(self._ends - self._loop.time() + GRACE)
+            response, content = fetch.result(self._ends - self._loop.time() + GRACE)
         except TimeoutError:
             raise ControllerRefused("the server ends, and waits for no answer") from None
-        return _as_response(request, answer, content)
+        return _as_requests_response(request, response, content)
 
     def close(self) -> None:
         """Nothing is kept open between requests."""
@@ -64,9 +64,9 @@ class ControllerAdapter(BaseAdapter):
             async with (
                 asyncio.timeout_at(self._ends),
                 httpx.AsyncClient(verify=tls, trust_env=False, timeout=None) as client,  # noqa: S113  # the line above
-                client.stream(str(request.method), str(request.url), content=request.body, headers=headers) as answer,
+                client.stream(str(request.method), str(request.url), content=request.body, headers=headers) as response,
             ):
-                return answer, await _bounded_content(answer)
+                return response, await _bounded_content(response)
         except TimeoutError:
             raise ControllerRefused("it does not answer in time") from None
         except (httpx.HTTPError, httpx.InvalidURL) as error:
@@ -74,7 +74,7 @@ class ControllerAdapter(BaseAdapter):
 
 
 def _origin(address: str) -> tuple[str, str, int | None]:
-    """Scheme, host and port. ControllerRefused if it is no address at all."""
+    """Return scheme, host and port of an address; raise ControllerRefused if it is none at all."""
     try:
         parsed = httpx.URL(address)
     except httpx.InvalidURL as error:
@@ -83,30 +83,33 @@ def _origin(address: str) -> tuple[str, str, int | None]:
 
 
 def _tls(verify: bool | str) -> SSLContext | bool:
-    """Made in the thread: reading the certificates of authorities takes a while."""
+    """Return the TLS settings for a request.
+
+    They are made in the thread, because reading the certificates of authorities takes a while.
+    """
     if isinstance(verify, str):
         return create_default_context(cafile=verify)
     return httpx.create_ssl_context() if verify else False
 
 
-async def _bounded_content(answer: httpx.Response) -> bytes:
+async def _bounded_content(response: httpx.Response) -> bytes:
     content = bytearray()
-    async for part in answer.aiter_bytes():
+    async for part in response.aiter_bytes():
         content += part
         if len(content) > MOST_ANSWER:
             raise ControllerRefused(f"it answers with more than {MOST_ANSWER} bytes")
     return bytes(content)
 
 
-def _as_response(request: PreparedRequest, answer: httpx.Response, content: bytes) -> Response:
-    """The answer as requests has it, read to its end."""
-    response = Response()
-    response.status_code = answer.status_code
-    response.reason = answer.reason_phrase
-    response.headers.update(answer.headers)
-    response.url = str(request.url)
-    response.request = request
-    response.encoding = answer.charset_encoding
-    response._content = content
-    response._content_consumed = True
-    return response
+def _as_requests_response(request: PreparedRequest, response: httpx.Response, content: bytes) -> Response:
+    """Return a response of httpx as one of requests, read to its end."""
+    converted = Response()
+    converted.status_code = response.status_code
+    converted.reason = response.reason_phrase
+    converted.headers.update(response.headers)
+    converted.url = str(request.url)
+    converted.request = request
+    converted.encoding = response.charset_encoding
+    converted._content = content
+    converted._content_consumed = True
+    return converted

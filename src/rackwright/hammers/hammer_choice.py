@@ -1,4 +1,4 @@
-"""Which hammer a machine is hit with: that of the kind its BMC is said to be, else the preferred that reaches it."""
+"""The choice of the hammer for a machine: the kind that its BMC was given, else the preferred one that reaches it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,12 +7,13 @@ from rackwright.hammers.base import Hammer, HammerFailed, HammerNode, Probe, bmc
 
 
 @dataclass(frozen=True)
-class Choice:
-    """The choice among the hammers of a server."""
+class HammerChoice:
+    """Chooses among the hammers of a server."""
 
     hammers: Sequence[Hammer]
 
     def hammer(self, node: HammerNode) -> Hammer:
+        """Return the hammer for a machine; raise HammerFailed if the server has none of its BMC's kind."""
         kind = bmc_kind(node.settings.get("bmc"))
         if kind is None:
             return self._reaching(node)[0]
@@ -22,12 +23,13 @@ class Choice:
         return by_kind[kind]
 
     def probe(self, node: HammerNode) -> Probe:
+        """Return the preferred hammer that can tell what a machine runs."""
         return next(hammer for hammer in self._reaching(node) if isinstance(hammer, Probe))
 
     def _reaching(self, node: HammerNode) -> list[Hammer]:
-        """Those that can reach a machine of whose BMC no kind is said, the preferred first. SSH always is among them.
+        """Return the hammers that can reach a machine for whose BMC no kind was chosen, the preferred first.
 
-        A machine of a lab says itself that it is one, which counts more than any preference.
+        SSH always is among them. A machine of a lab reports that it is one, which counts more than any preference.
         """
 
         def order(hammer: Hammer) -> tuple[bool, int, str]:

@@ -1,5 +1,8 @@
-"""The hammer of machines whose controller speaks IPMI 2.0 over the network, by ipmitool: one child process and one
-session for each thing asked, and one at a time for each BMC. How a BMC is reached comes with the node."""
+"""The hammer for machines whose controller speaks IPMI 2.0 over the network, through ipmitool.
+
+Each request is one child process and one session, and each BMC gets one request at a time. The address and login of a
+BMC come with the node.
+"""
 
 import asyncio
 import contextlib
@@ -20,24 +23,26 @@ log = logging.getLogger(__name__)
 
 PROGRAM = "ipmitool"
 DEADLINE = 60.0
-SETTLES = 30.0
-"""Seconds a BMC may take to switch after it said that it does. Many say so first, and switch then."""
-LOOKS_AGAIN = 1.0
+SWITCH_SECONDS = 30.0
+"""Seconds a BMC may take to switch after it confirmed the order. Many confirm first, and switch then."""
+POLL_SECONDS = 1.0
 PAUSE, TRIES = 2, 3
-"""Of ipmitool, for each message that is not answered. A BMC that is away for long is tried again by whoever asked."""
+"""Seconds and tries of ipmitool for each message that is not answered. A BMC that is away for longer is tried again by
+the caller."""
 
 PORT = 623
 STRONG = 17
-"""RAKP-HMAC-SHA256, HMAC-SHA256-128, AES-CBC-128. It is always named: left to choose, ipmitool takes what is offered,
-and whoever sits in between makes the offer."""
+"""The cipher suite RAKP-HMAC-SHA256, HMAC-SHA256-128, AES-CBC-128. It is always named: left to choose, ipmitool takes
+what is offered, and an attacker in between could make the offer."""
 SUITES = (STRONG, 3)
 
 POWERS = {"Chassis Power is on": Power.ON, "Chassis Power is off": Power.OFF}
 DEVICES = {BootDevice.NETWORK: "pxe", BootDevice.DISK: "disk"}
 KEEP_BOOT_DEVICE = ("raw", "0x00", "0x08", "0x03", "0x08")
-"""Set System Boot Options, parameter 3, bit 3: keep the boot device for more than 60 s. ipmitool has no word for it."""
+"""Set System Boot Options, parameter 3, bit 3: keep the boot device for more than 60 s. ipmitool has no command for
+it."""
 
-# ipmitool's words, by what they mean.
+# Messages of ipmitool, by what they mean.
 WRONG_LOGIN = ("RAKP 2 HMAC is invalid", "unauthorized name", "invalid integrity check value")
 WRONG_LEVEL = (
     "invalid role",
@@ -52,13 +57,13 @@ WRONG_SUITE = (
     "no matching authentication algorithm",
     "no matching integrity payload",
     "no matching cipher suite",
-    # Some do not even refuse: it then goes on as if there were a session, and gets no answer to that either.
+    # Some BMCs do not even refuse: ipmitool then goes on as if there were a session, and gets no answer to that either.
     "Timeout in open session response",
     "Set Session Privilege Level to OPERATOR failed\n",
 )
 SILENT = "Get Auth Capabilities error\n"
 REFUSED = "rsp=0x"
-"""How ipmitool tells of a raw command that the BMC answered, but did not do."""
+"""Part of ipmitool's message about a raw command that the BMC answered, but did not carry out."""
 NO_REASONS = (
     "Loading IANA PEN Registry",
     "Get HPM.x Capabilities",
@@ -68,12 +73,15 @@ NO_REASONS = (
     "Retry ",
     "Error: Unable to establish IPMI v2 / RMCP+ session",
 )
-"""How lines begin that it says also when all is well, or after every reason."""
+"""Beginnings of lines that ipmitool prints also when all is well, or after every reason."""
 
 
 class IpmiHammer(Hammer):
-    """`settings["bmc"]`: address, username, password; `cipher_suite` 3 for a BMC that cannot do better, on a network of
-    its own only."""
+    """The hammer for IPMI.
+
+    It takes from `settings["bmc"]`: address, username, password; `cipher_suite` 3 for a BMC that cannot do better, on a
+    network of its own only.
+    """
 
     kind = "ipmi"
     description = "Power and boot device through a BMC that speaks IPMI 2.0 only"
@@ -88,41 +96,44 @@ class IpmiHammer(Hammer):
         return has_bmc_login(node.settings.get("bmc"))
 
     async def status(self, node: HammerNode) -> Power:
-        async with self._reached(node) as bmc:
+        async with self._session(node) as bmc:
             return await bmc.power()
 
     async def on(self, node: HammerNode) -> None:
-        async with self._reached(node) as bmc:
+        async with self._session(node) as bmc:
             await bmc.switch(Power.ON)
 
     async def off(self, node: HammerNode) -> None:
-        async with self._reached(node) as bmc:
+        async with self._session(node) as bmc:
             await bmc.switch(Power.OFF)
 
     async def shut_down(self, node: HammerNode) -> bool:
-        async with self._reached(node) as bmc:
+        async with self._session(node) as bmc:
             if await bmc.power() is not Power.OFF:
                 await bmc.ask("chassis", "power", "soft")
             return True
 
     async def reset(self, node: HammerNode) -> None:
-        """Restart; one that is off is switched on."""
-        async with self._reached(node) as bmc:
+        """Restart the machine; one that is off is switched on."""
+        async with self._session(node) as bmc:
             if await bmc.power() is Power.ON:
                 await bmc.ask("chassis", "power", "reset")
             else:
                 await bmc.switch(Power.ON)
 
     async def boot_device(self, node: HammerNode, device: BootDevice) -> None:
-        # Without the word, a BMC may have a machine that boots by UEFI look for a BIOS boot this once.
+        # Without the option, a BMC may have a machine that boots by UEFI look for a BIOS boot this once.
         options = ["options=efiboot"] if _is_uefi(node.settings) else []
-        async with self._reached(node) as bmc:
+        async with self._session(node) as bmc:
             await bmc.keep_boot_device()
             await bmc.ask("chassis", "bootdev", DEVICES[device], *options)
 
     @contextlib.asynccontextmanager
-    async def _reached(self, node: HammerNode) -> AsyncIterator["_Bmc"]:
-        """A BMC has room for few sessions; and a look and the switch that follows from it must not mix with others'."""
+    async def _session(self, node: HammerNode) -> AsyncIterator["_Bmc"]:
+        """Wait for the turn at a BMC, and give the whole call its deadline.
+
+        A BMC has room for few sessions; and reading the power and switching it must not mix with another call's.
+        """
         bmc = _bmc_of(node, self._program)
         turn = self._turns.setdefault(bmc.address, asyncio.Lock())
         try:
@@ -134,7 +145,7 @@ class IpmiHammer(Hammer):
 
 @dataclass(frozen=True)
 class _Bmc:
-    """One BMC, and what is said to it."""
+    """One BMC, and the requests to it."""
 
     node: str
     address: str
@@ -148,33 +159,35 @@ class _Bmc:
     async def power(self) -> Power:
         return POWERS.get((await self.ask("chassis", "power", "status")).strip(), Power.UNKNOWN)
 
-    async def switch(self, wanted: Power) -> None:
-        """Returns when it is so: who switches off and on would else be told that it still is on."""
-        if await self.power() is wanted:
+    async def switch(self, target: Power) -> None:
+        """Switch the power, and wait until it is switched: who switches off and then on would else find it still on."""
+        if await self.power() is target:
             return
-        await self.ask("chassis", "power", wanted.value)
+        await self.ask("chassis", "power", target.value)
         loop = asyncio.get_running_loop()
-        end = loop.time() + SETTLES
-        while (found := await self.power()) is not wanted:
+        end = loop.time() + SWITCH_SECONDS
+        while (power := await self.power()) is not target:
             if loop.time() >= end:
                 raise HammerFailed(
-                    f"{self._name} took the order to switch {wanted}, but after {SETTLES:g} s its power is {found}"
+                    f"{self._name} took the order to switch {target}, but after {SWITCH_SECONDS:g} s its power is "
+                    f"{power}"
                 )
-            await asyncio.sleep(LOOKS_AGAIN)
+            await asyncio.sleep(POLL_SECONDS)
 
     async def keep_boot_device(self) -> None:
-        """A BMC may not know how; then the order to start has to come within 60 s."""
-        status, _, said = await self._run(KEEP_BOOT_DEVICE)
-        if status != 0 and REFUSED not in said:
-            raise HammerFailed(self._why(said))
+        """Have the BMC keep the boot device; one that cannot must get the order to start within 60 s."""
+        status, _, errors = await self._run(KEEP_BOOT_DEVICE)
+        if status != 0 and REFUSED not in errors:
+            raise HammerFailed(self._explain(errors))
         if status != 0:
             log.info("%s keeps a boot device for 60 s only", self._name)
 
     async def ask(self, *words: str) -> str:
-        status, answer, said = await self._run(words)
+        """Run a command of ipmitool and return its output; raise HammerFailed with the reason if it fails."""
+        status, output, errors = await self._run(words)
         if status != 0:
-            raise HammerFailed(self._why(said))
-        return answer
+            raise HammerFailed(self._explain(errors))
+        return output
 
     @property
     def _name(self) -> str:
@@ -185,12 +198,12 @@ class _Bmc:
             *(self.program, "-I", "lanplus", "-C", str(self.suite), "-H", self.host, "-p", str(self.port)),
             # Operator is all that power takes. -E: the password is in the environment, where only its owner reads it.
             *("-U", self.username, "-L", "OPERATOR", "-E", "-N", str(PAUSE), "-R", str(TRIES)),
-            # Once, it says why there is no session; twice, it would show keys.
+            # Given once, -v has ipmitool say why there is no session; given twice, it would show keys.
             *("-v", *words),
         ]
 
     async def _run(self, words: Iterable[str]) -> tuple[int, str, str]:
-        """Its exit status, answer, and what else it said."""
+        """Run ipmitool; return its exit status, standard output and standard error."""
         path = os.environ.get("PATH", os.defpath)
         try:
             process = await asyncio.create_subprocess_exec(
@@ -209,14 +222,16 @@ class _Bmc:
         except OSError as error:
             raise HammerFailed(f"{self._name}: cannot run {self.program}: {error.strerror}") from None
         try:
-            answer, said = await process.communicate()
+            output, errors = await process.communicate()
         finally:
             status = await kill_group(process)
-        return status, answer.decode(errors="replace"), said.decode(errors="replace")
+        return status, output.decode(errors="replace"), errors.decode(errors="replace")
 
-    def _why(self, said: str) -> str:
+    def _explain(self, errors: str) -> str:
+        """Return the reason of a failure, in words a person can act on, from what ipmitool printed."""
+
         def has(*reasons: str) -> bool:
-            return any(reason in said for reason in reasons)
+            return any(reason in errors for reason in reasons)
 
         if has(*WRONG_LOGIN):
             return f"{self._name} refuses the user name or the password"
@@ -226,10 +241,11 @@ class _Bmc:
             return f"{self._name} does not let {self.username!r} switch power. Give that user the level Operator there"
         if has(SILENT):
             return f"{self._name} does not answer. Is IPMI over LAN enabled there, and UDP port {self.port} open?"
-        reasons = [line.strip() for line in said.splitlines() if line.strip() and not line.startswith(NO_REASONS)]
+        reasons = [line.strip() for line in errors.splitlines() if line.strip() and not line.startswith(NO_REASONS)]
         return f"{self._name}: {'; '.join(reasons[-2:]) or 'no session, and no reason said'}"
 
     def _other_suite(self) -> str:
+        """Return the advice for a BMC that opens no session with the cipher suite in use."""
         if self.suite != STRONG:
             return f"Go back to the strong one: rackwright node bmc {self.node} --kind ipmi"
         return (
@@ -270,6 +286,6 @@ def _host_and_port(node: HammerNode, address: str) -> tuple[str, int]:
 
 
 def _is_uefi(settings: JsonObject) -> bool:
-    """As discovery found out."""
+    """Return whether the machine boots by UEFI, as discovery found out."""
     firmware = settings.get("firmware")
     return isinstance(firmware, dict) and firmware.get("mode") == "uefi"

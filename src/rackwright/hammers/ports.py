@@ -1,4 +1,4 @@
-"""What a server gives its hammers: each hammer takes what it needs of it in its own `make`."""
+"""The ports through which hammers use their server: each hammer takes those it needs in its own `make`."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -11,13 +11,13 @@ from rackwright.reach.ssh_connections import Connections, Target
 
 @dataclass(frozen=True)
 class HammerPorts:
-    """All that hammers may ask for of the server they work in."""
+    """Everything of its server that a hammer may use."""
 
     connections: Connections
     targets: Callable[[int], Awaitable[Target]]
-    """(node): how its SSH is reached, and which host key it must show."""
+    """(node): return how its SSH is reached, and which host key it must show."""
     http: httpx.AsyncClient
     lab: bool
     """Whether this server is one for simulated machines."""
     qemu_sockets: Path | None
-    """Where virtual machines of this host have their control sockets, if it has any."""
+    """The folder of the control sockets of this host's virtual machines, if it has any."""

@@ -1,4 +1,4 @@
-"""The hammer of virtual machines of this very host, over QEMU's own control socket. For a lab without BMCs.
+"""The hammer for virtual machines on the server's own host, over QEMU's control socket. For a lab without BMCs.
 
 It can do what QMP can: a QEMU process that has ended cannot be started here, its keeper does that.
 """
@@ -16,17 +16,18 @@ SECONDS = 10.0
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 FIRST, SECOND, ASIDE = 1, 2, 8
 NETWORK_CARD, DISK = "net0", "disk0"
-"""Names of the devices; the lab gives them."""
+"""Names of the devices, as the lab gives them."""
 
 
 async def qmp(path: Path, *commands: dict[str, Any]) -> list[Any]:
-    """Give commands to the QEMU that listens there; what it returned for each. HammerFailed if it did not."""
+    """Send commands to the QEMU that listens at `path`, and return its result for each; raise HammerFailed without."""
     try:
         async with asyncio.timeout(SECONDS):
             reader, writer = await asyncio.open_unix_connection(path)
             try:
                 await reader.readline()  # its greeting
-                return [await _execute(reader, writer, one) for one in ({"execute": "qmp_capabilities"}, *commands)][1:]
+                sent = ({"execute": "qmp_capabilities"}, *commands)
+                return [await _execute(reader, writer, command) for command in sent][1:]
             finally:
                 writer.close()
     except (OSError, ValueError) as error:  # TimeoutError is an OSError
@@ -50,20 +51,23 @@ async def _execute(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, c
 
 
 def boot_order(first: str) -> list[dict[str, Any]]:
-    """Commands that make a machine boot from `first` at its next reset. No two devices may ever share a place."""
+    """Return the commands that make a machine boot from `first` at its next reset.
+
+    Both devices are moved aside first, because no two devices may ever share a boot index.
+    """
     second = DISK if first == NETWORK_CARD else NETWORK_CARD
-    places = [(first, ASIDE), (second, ASIDE + 1), (first, FIRST), (second, SECOND)]
+    boot_indexes = [(first, ASIDE), (second, ASIDE + 1), (first, FIRST), (second, SECOND)]
     return [
         {
             "execute": "qom-set",
-            "arguments": {"path": f"/machine/peripheral/{device}", "property": "bootindex", "value": place},
+            "arguments": {"path": f"/machine/peripheral/{device}", "property": "bootindex", "value": boot_index},
         }
-        for device, place in places
+        for device, boot_index in boot_indexes
     ]
 
 
 class QemuHammer(Hammer):
-    """`folder` holds the sockets; `settings["bmc"]["address"]` is a name in it, never a path."""
+    """The hammer for QEMU. `folder` holds the sockets; `settings["bmc"]["address"]` is a name in it, never a path."""
 
     kind = "qemu"
     description = "Virtual machines of a lab, over QEMU's control socket"
@@ -93,7 +97,7 @@ class QemuHammer(Hammer):
             await qmp(self._socket(node), {"execute": "stop"}, {"execute": "system_reset"})
 
     async def shut_down(self, node: HammerNode) -> bool:
-        """Its process would end with the system, and could not be started here."""
+        """Return False: QEMU's process would end with the system, and could not be started here."""
         return False
 
     async def reset(self, node: HammerNode) -> None:

@@ -1,6 +1,6 @@
-"""The hammer of machines with a Redfish controller, by sushy: one thing asked of a controller at a time.
+"""The hammer for machines with a Redfish controller, through sushy: one request to a controller at a time.
 
-A controller may be hostile: what it answers is bounded, and it is the only host that is spoken to for it.
+A controller may be hostile: its responses are bounded, and no other host is called on its behalf.
 """
 
 import asyncio
@@ -24,16 +24,20 @@ T = TypeVar("T")
 
 DEADLINE = 60.0
 THREADS = 32
-"""Of their own: whatever controllers do, the server has its other threads for logins and large answers."""
+"""Threads for calls to controllers only: whatever controllers do, the server has its other threads for logins and large
+answers."""
 LONGEST_REASON = 500
-"""Characters that are told of what a controller said."""
+"""Characters of a controller's error that are shown."""
 DEVICES = {BootDevice.NETWORK: sushy.BOOT_SOURCE_TARGET_PXE, BootDevice.DISK: sushy.BOOT_SOURCE_TARGET_HDD}
 POWERS = {sushy.SYSTEM_POWER_STATE_ON: Power.ON, sushy.SYSTEM_POWER_STATE_OFF: Power.OFF}
 
 
 class RedfishHammer(Hammer):
-    """`settings["bmc"]`: address, username, password; `plain` for HTTP and `insecure` for a certificate nobody signed,
-    both for a network of its own only."""
+    """The hammer for Redfish.
+
+    It takes from `settings["bmc"]`: address, username, password; `plain` for HTTP and `insecure` for a certificate
+    nobody signed, both for a network of its own only.
+    """
 
     kind = "redfish"
     description = "Power and boot device through a Redfish BMC"
@@ -75,7 +79,7 @@ class RedfishHammer(Hammer):
         return await self._with_system(node, ask)
 
     async def reset(self, node: HammerNode) -> None:
-        """Restart; one that is off is switched on."""
+        """Restart the machine; one that is off is switched on."""
 
         def restart(system: Any) -> None:
             is_on = system.power_state == sushy.SYSTEM_POWER_STATE_ON
@@ -90,7 +94,7 @@ class RedfishHammer(Hammer):
         )
 
     async def _with_system(self, node: HammerNode, do: Callable[[Any], T]) -> T:
-        """sushy waits in its calls, so they have a thread. The deadline is that of the whole call."""
+        """Call `do` with the machine's system, in a thread because sushy blocks; the deadline is for the whole call."""
         controller = _controller_of(node)
         turn = self._turns.setdefault(controller.address, asyncio.Lock())
         loop = asyncio.get_running_loop()
@@ -105,7 +109,7 @@ class RedfishHammer(Hammer):
 
 @dataclass(frozen=True)
 class _Controller:
-    """One controller, and how it is logged in to."""
+    """One controller, and its login."""
 
     node: str
     address: str
@@ -127,7 +131,7 @@ def _controller_of(node: HammerNode) -> _Controller:
 
 
 def _connector(controller: _Controller, adapter: ControllerAdapter) -> Any:
-    # A BMC that is away for long is tried again by whoever asked.
+    # A BMC that is away for longer is tried again by the caller.
     connector = sushy.connector.Connector(controller.root, verify=controller.verify, server_side_retries=2)
     for scheme in ("http://", "https://"):
         connector._session.mount(scheme, adapter)
@@ -135,6 +139,7 @@ def _connector(controller: _Controller, adapter: ControllerAdapter) -> Any:
 
 
 def _call(controller: _Controller, adapter: ControllerAdapter, do: Callable[[Any], T]) -> T:
+    """Call `do` with the controller's only system; raise HammerFailed with the reason if that fails."""
     where = f"the BMC of {controller.node} at {controller.address}"
     try:
         root = sushy.Sushy(controller.root, auth=controller.auth, connector=_connector(controller, adapter))

@@ -1,4 +1,4 @@
-"""The hammers there are: every class of this package that declares a kind. A new hammer is one file beside this one.
+"""The registry of hammers: every class of this package that declares a kind. A new hammer is one file beside this one.
 
 API, command line and barclamps derive the kinds they know from here.
 """
@@ -18,7 +18,7 @@ PACKAGE = "rackwright.hammers"
 
 @dataclass(frozen=True)
 class HammerKind:
-    """What a hammer's file says of it; see `base.Hammer`."""
+    """The values that a hammer's file declares; see `base.Hammer`."""
 
     name: str
     description: str
@@ -30,14 +30,14 @@ class HammerKind:
 def hammer_kinds() -> tuple[HammerKind, ...]:
     """Return the kinds that barclamps may name, the preferred first, without importing any hammer.
 
-    What only a lab has is not among them: its machines say for themselves what they are.
+    The kinds of a lab are not among them: its machines report themselves what they are.
     """
     kinds = [_kind_of(registration) for registration in registered_hammers()]
     return tuple(sorted((kind for kind in kinds if not kind.lab_only), key=lambda kind: (kind.priority, kind.name)))
 
 
 def bmc_kinds() -> tuple[str, ...]:
-    """Return the kinds that people may say a machine's BMC is of, the preferred first."""
+    """Return the kinds that people may choose for a machine's BMC, the preferred first."""
     return tuple(kind.name for kind in hammer_kinds() if kind.bmc)
 
 
@@ -46,7 +46,7 @@ def registered_hammers() -> tuple[Registration, ...]:
 
 
 def make_hammers(ports: "HammerPorts") -> Sequence[Hammer]:
-    """Make the hammers of a server: all that find there what they need, those of a lab in a lab only."""
+    """Make the hammers of a server: all for which it has the ports they need, those of a lab in a lab only."""
     hammers: list[Hammer] = []
     for registration in registered_hammers():
         if registration.value("lab_only") and not ports.lab:

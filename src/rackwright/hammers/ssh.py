@@ -1,4 +1,4 @@
-"""The hammer of machines without a controller: what can be done over SSH to a system that runs. It is also the probe.
+"""The hammer for machines without a controller, over SSH to the system that runs. It is also the probe.
 
 It can restart a machine, and stop it for good; it cannot start one, nor choose what it boots from: the firmware of
 such a machine has to try the network first.
@@ -11,13 +11,13 @@ from typing import Self
 
 from rackwright.hammers.base import (
     BootDevice,
+    BootedSystem,
     Hammer,
     HammerFailed,
     HammerNode,
     NotAdmitted,
-    NowhereToLook,
+    NoTrustedAddress,
     Power,
-    Seen,
 )
 from rackwright.hammers.ports import HammerPorts
 from rackwright.reach.ssh_connections import (
@@ -37,7 +37,7 @@ STOP = "sync; (sleep 1; systemctl poweroff || poweroff -f) >/dev/null 2>&1 </dev
 
 
 class SshHammer(Hammer):
-    """`targets` says how a node is reached, and which host key it must show."""
+    """The hammer for SSH. `targets` returns how a node is reached, and which host key it must show."""
 
     kind = "ssh"
     description = "Restarts a running system over SSH; for machines without a BMC"
@@ -52,11 +52,11 @@ class SshHammer(Hammer):
         return cls(ports.connections, ports.targets)
 
     def reaches(self, node: HammerNode) -> bool:
-        """Whether it is tried: any machine may have a system that runs."""
+        """Return True: any machine may have a system that runs."""
         return True
 
     async def status(self, node: HammerNode) -> Power:
-        """One that does not answer may be off, or not."""
+        """Return ON, or UNKNOWN: a machine that does not answer may be off, or not."""
         try:
             await self._run(node, "true", as_root=False)
         except HammerFailed:
@@ -74,7 +74,7 @@ class SshHammer(Hammer):
         self._connections.drop(node.id)
 
     async def shut_down(self, node: HammerNode) -> bool:
-        """Its `off` is one already."""
+        """Switch off: with this hammer, that is a shutdown of the system already."""
         await self.off(node)
         return True
 
@@ -83,13 +83,13 @@ class SshHammer(Hammer):
         self._connections.drop(node.id)
 
     async def boot_device(self, node: HammerNode, device: BootDevice) -> None:
-        """Left to the firmware, which tries the network first: what it is told there decides."""
+        """Do nothing: the firmware tries the network first, and what it is served there decides."""
 
-    async def look(self, node: HammerNode) -> Seen:
+    async def look(self, node: HammerNode) -> BootedSystem:
         words = (await self._run(node, LOOK, as_root=False)).split()
         if not words:
             raise HammerFailed(f"{node.name} lets the server in, but does not say what it has booted")
-        return Seen(words[0], words[1] if len(words) > 1 else "")
+        return BootedSystem(words[0], words[1] if len(words) > 1 else "")
 
     async def _run(self, node: HammerNode, command: str, *, as_root: bool = True) -> str:
         answer = ShortAnswer()
@@ -102,13 +102,13 @@ class SshHammer(Hammer):
                     async with asyncio.timeout(SECONDS):
                         return await answer.text
                 finally:
-                    channel.abort()  # one that was not waited for would stay open for as long as the connection does
-        except HostKeyChanged as error:  # whatever answers there may not be the machine
+                    channel.abort()  # a channel that timed out would stay open for as long as the connection does
+        except HostKeyChanged as error:  # what answers at that address may not be the machine
             raise HammerFailed(str(error)) from error
         except NotLetIn as error:
             raise NotAdmitted(str(error)) from error
         except NotTried as error:
-            raise NowhereToLook(str(error)) from error
+            raise NoTrustedAddress(str(error)) from error
         except Unreachable as error:
             raise HammerFailed(str(error)) from error
         except TimeoutError:

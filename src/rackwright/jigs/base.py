@@ -1,55 +1,19 @@
-"""The one shape of every jig."""
+"""The base class of all jigs, and the logs that their runs write to."""
 
-import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Protocol, Self, runtime_checkable
+from typing import TYPE_CHECKING, ClassVar, Self
 
 from rackwright.domain.runs import Outcome, Run
+from rackwright.reach.run_log import Log
 
 if TYPE_CHECKING:
     from rackwright.jigs.ports import JigPorts
 
-Log = Callable[[str], None]
-"""Takes output of a run as it comes, line ends included; the person watching sees it live."""
-
-
-@runtime_checkable
-class PacedLog(Protocol):
-    """A log that takes only so much at a time. A jig that hears a node stops listening while it is full."""
-
-    def __call__(self, text: str) -> None: ...
-
-    @property
-    def full(self) -> bool: ...
-
-    async def room(self) -> None: ...
-
-
-def is_full(log: Log) -> bool:
-    return isinstance(log, PacedLog) and log.full
-
-
-async def room_in(log: Log) -> None:
-    """Wait until the log is not full."""
-    if isinstance(log, PacedLog):
-        await log.room()
-
-
-async def room_or(log: Log, event: asyncio.Event) -> None:
-    """Wait until the log is not full, or something makes that unimportant."""
-    waiting = [asyncio.create_task(room_in(log)), asyncio.create_task(event.wait())]
-    try:
-        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in waiting:
-            task.cancel()
-
 
 @dataclass(frozen=True)
 class JigNode:
-    """What a jig is told of a node."""
+    """What a jig knows of a node."""
 
     id: int
     name: str
@@ -57,14 +21,14 @@ class JigNode:
 
 
 class Jig(ABC):
-    """Does the work of noderoles. Its node methods keep whatever it knows of nodes up to date; each may be repeated.
+    """Does the work of noderoles. Its node methods keep up to date what it knows of nodes; each may be repeated.
 
     A jig is one file of this package: a class with a `kind` of its own is found (`registry.py`). The values here are
     read from that file without importing it, so a jig writes them as literals.
     """
 
     kind: ClassVar[str]
-    """By what name barclamps mean it."""
+    """The name by which barclamps choose this jig."""
     lab_only: ClassVar[bool] = False
     """Whether only a server for simulated machines (`--lab`) has it."""
     instant: ClassVar[bool] = False
@@ -72,7 +36,7 @@ class Jig(ABC):
     own_log: ClassVar[bool] = False
     """Whether something else writes the log of its runs: a log has one writer, see `store/runs/run_logs.py`."""
     runs_files: ClassVar[bool] = False
-    """Whether its runs run files of the role's barclamp: a run then says by their digest which."""
+    """Whether its runs run files of the role's barclamp: such a run carries the digest of those files."""
     role_folder: ClassVar[str] = ""
     """The folder in a barclamp in which each role of this jig has a folder of its own; empty: it needs none."""
     role_folder_lacks: ClassVar[str] = ""
@@ -80,18 +44,18 @@ class Jig(ABC):
 
     @classmethod
     def make(cls, ports: "JigPorts") -> Self:
-        """Make the jig of a server from what the server gives."""
+        """Make the jig of a server from the server's ports."""
         return cls()
 
     async def node_create(self, node: JigNode) -> None:  # noqa: B027  # nothing is the default
-        """Hear of a new node; by default, nothing is kept of nodes."""
+        """Take note of a new node; by default, a jig keeps nothing of nodes."""
 
     async def node_update(self, node: JigNode) -> None:  # noqa: B027  # nothing is the default
-        """Hear of a node that changed; by default, nothing is kept of nodes."""
+        """Take note of a node that changed; by default, a jig keeps nothing of nodes."""
 
     async def node_delete(self, node: JigNode) -> None:  # noqa: B027  # nothing is the default
-        """Hear of a node that is gone; by default, nothing is kept of nodes."""
+        """Take note of a node that was deleted; by default, a jig keeps nothing of nodes."""
 
     @abstractmethod
     async def run(self, run: Run, log: Log) -> Outcome:
-        """Do the work of a noderole."""
+        """Do the work of a noderole, and return how it went."""

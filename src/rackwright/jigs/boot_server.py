@@ -1,38 +1,40 @@
-"""The jig of `provisioner-server`: sees to it that machines which boot now would find all they need on this host.
+"""The jig of `provisioner-server`: checks that machines which boot now find everything they need on this host.
 
-The serving itself belongs to the server's process. Here it is looked at as a machine would: a missing image is an error
-that people see before any machine boots.
+The serving itself belongs to the server's process. The check asks for it as a machine would: a missing image is an
+error that people see before any machine boots.
 """
 
 import asyncio
 from typing import Self
 
 from rackwright.domain.runs import Outcome, Run
-from rackwright.jigs.base import Jig, Log
-from rackwright.jigs.ports import BootLook, JigPorts
+from rackwright.jigs.base import Jig
+from rackwright.jigs.ports import InspectBoot, JigPorts
+from rackwright.reach.run_log import Log
 
 
 class BootTrouble(Exception):
     """A machine that boots now would not find what it needs; the text says what, and what to do."""
 
 
-async def nothing_served() -> list[str]:
+async def inspect_no_network() -> list[str]:
+    """Return the line of a server that boots no machines."""
     return ["this server has no network to boot machines from (--provision-address)"]
 
 
 class BootServerJig(Jig):
     kind = "boot-server"
 
-    def __init__(self, look: BootLook) -> None:
-        self._look = look
+    def __init__(self, inspect_boot: InspectBoot) -> None:
+        self._inspect_boot = inspect_boot
 
     @classmethod
     def make(cls, ports: JigPorts) -> Self:
-        return cls(ports.look_at_boot)
+        return cls(ports.inspect_boot)
 
     async def run(self, run: Run, log: Log) -> Outcome:
         try:
-            for line in await self._look():
+            for line in await self._inspect_boot():
                 log(f"{line}\n")
         except BootTrouble as error:
             return Outcome.failure(str(error))
@@ -40,21 +42,21 @@ class BootServerJig(Jig):
 
 
 async def tftp_answers(host: str, port: int, name: str, patience: float = 10.0) -> bool:
-    """Whether a TFTP server sends the first block of a file."""
-    heard: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+    """Return whether a TFTP server sends the first block of a file."""
+    received: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
 
     class Client(asyncio.DatagramProtocol):
         def datagram_received(self, data: bytes, addr: object) -> None:
-            if not heard.done():
-                heard.set_result(data)
+            if not received.done():
+                received.set_result(data)
 
     transport, _ = await asyncio.get_running_loop().create_datagram_endpoint(Client, local_addr=(host, 0))
     try:
         transport.sendto(b"\0\1" + name.encode() + b"\0octet\0", (host, port))
         async with asyncio.timeout(patience):
-            answer = await heard
+            packet = await received
     except TimeoutError:
         return False
     finally:
         transport.close()
-    return answer[:4] == b"\0\3\0\1"
+    return packet[:4] == b"\0\3\0\1"

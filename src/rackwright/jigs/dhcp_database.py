@@ -1,13 +1,17 @@
-"""The jigs of `provisioner-dhcp-server` and `provisioner-dhcp-database`: have a DHCP server run, and publish to it what
-all nodes get and boot, whole; read it back; record the generation that is now served."""
+"""The jigs of `provisioner-dhcp-server` and `provisioner-dhcp-database`: run a DHCP server, and publish its state.
+
+The state is complete: what all nodes get and boot. It is read back from the server, and the generation that is now
+served is recorded.
+"""
 
 from typing import Self
 
 from rackwright.domain.errors import RackwrightError
 from rackwright.domain.runs import Outcome, Run
-from rackwright.jigs.base import Jig, Log
-from rackwright.jigs.ports import BootProvider, Entries, JigPorts, Record
+from rackwright.jigs.base import Jig
+from rackwright.jigs.ports import BootProvider, JigPorts, ReadDhcpState, RecordServed
 from rackwright.provision.daemon import DaemonFailed
+from rackwright.reach.run_log import Log
 
 
 class DhcpServerJig(Jig):
@@ -29,21 +33,21 @@ class DhcpServerJig(Jig):
 
 
 class DhcpDatabaseJig(Jig):
-    """Nodes reach it through its role's hooks."""
+    """Publishes the DHCP state. Changes of nodes start its runs through its role's hooks."""
 
     kind = "dhcp-database"
 
-    def __init__(self, entries: Entries, provider: BootProvider, record: Record) -> None:
-        self._entries = entries
+    def __init__(self, read_dhcp_state: ReadDhcpState, provider: BootProvider, record_served: RecordServed) -> None:
+        self._read_dhcp_state = read_dhcp_state
         self._provider = provider
-        self._record = record
+        self._record_served = record_served
 
     @classmethod
     def make(cls, ports: JigPorts) -> Self:
-        return cls(ports.entries, ports.boot_provider, ports.record_served)
+        return cls(ports.read_dhcp_state, ports.boot_provider, ports.record_served)
 
     async def run(self, run: Run, log: Log) -> Outcome:
-        state = await self._entries(run.node_role_id)
+        state = await self._read_dhcp_state(run.node_role_id)
         try:
             await self._provider.publish(state)
             served = await self._provider.served()
@@ -55,6 +59,6 @@ class DhcpDatabaseJig(Jig):
                 f"{served.generation}, {len(served.hosts)} of {len(state.hosts)} nodes). Does somebody else configure "
                 "this DHCP server?"
             )
-        await self._record(run.node_role_id, state.generation)
+        await self._record_served(run.node_role_id, state.generation)
         log(f"generation {state.generation}: {len(state.hosts)} nodes, {len(state.subnets)} subnets\n")
         return Outcome.success()

@@ -1,4 +1,4 @@
-"""The jig of simulated machines: hands the run, with its token, to the machine, which does as a real one would."""
+"""The jig of simulated machines: sends the run, with its token, to the machine, which behaves as a real one would."""
 
 from typing import Self
 
@@ -6,12 +6,13 @@ import httpx
 
 from rackwright.domain.networks.call_targets import simulated_address
 from rackwright.domain.runs import Outcome, Run
-from rackwright.jigs.base import Jig, Log
+from rackwright.jigs.base import Jig
 from rackwright.jigs.ports import JigPorts
+from rackwright.reach.run_log import Log
 
 
 class LabJig(Jig):
-    """The noderole's data may say `simulate: {seconds: 0.1, fail: true}`."""
+    """Runs noderoles on simulated machines. The noderole's data may say `simulate: {seconds: 0.1, fail: true}`."""
 
     kind = "lab"
     lab_only = True
@@ -28,16 +29,16 @@ class LabJig(Jig):
         address = simulated_address(run.input.get("bmc"))
         if address is None:
             return Outcome.failure("This node is no machine of the lab.")
-        wanted = run.input.get("simulate")
-        simulate = wanted if isinstance(wanted, dict) else {}
+        options = run.input.get("simulate")
+        simulate = options if isinstance(options, dict) else {}
         seconds = simulate.get("seconds", 0.05)
         log(f"{run.role} on {run.node}: {seconds} s\n")
         try:
-            answer = await self._client.post(
+            response = await self._client.post(
                 f"{address}/run", json={"token": run.token, "role": run.role, "seconds": seconds}, timeout=None
             )
         except httpx.TransportError as error:
             return Outcome.failure(f"The machine does not answer: {error or type(error).__name__}")
-        if answer.status_code >= 400:
-            return Outcome.failure(f"The machine refused: {answer.text[:1000]}")
+        if response.status_code >= 400:
+            return Outcome.failure(f"The machine refused: {response.text[:1000]}")
         return Outcome.failure("It was told to fail.") if simulate.get("fail") else Outcome.success({"ran": run.role})

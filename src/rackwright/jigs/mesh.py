@@ -1,22 +1,23 @@
-"""The jig of the mesh's roles: makes sure that the node is what its role says, and does nothing to it.
+"""The jig of the mesh's roles: checks that the node is a member of the mesh, and does nothing to it.
 
-Who is a member and who holds the datastore is decided by the mesh. The server only follows it, so a role that a person
-bound to a node the mesh does not know fails here, and says what to do.
+The mesh decides who is a member and who holds the datastore. The server only follows the mesh, so a role that a person
+bound to a node the mesh does not know fails here, and the error says what to do.
 """
 
 from typing import Self
 
 from rackwright.domain.machines.mesh_members import BELONGS, MARK
 from rackwright.domain.runs import Outcome, Run
-from rackwright.jigs.base import Jig, Log
+from rackwright.jigs.base import Jig
 from rackwright.jigs.ports import JigPorts
-from rackwright.reach.mesh_states import Membership
+from rackwright.reach.mesh_states import ReadMembership
+from rackwright.reach.run_log import Log
 
 
 class MeshJig(Jig):
     kind = "mesh"
 
-    def __init__(self, membership: Membership) -> None:
+    def __init__(self, membership: ReadMembership) -> None:
         self._membership = membership
 
     @classmethod

@@ -1,7 +1,8 @@
-"""The jig that does nothing, at once and with success: for roles that are only a place in the graph."""
+"""The jig that does nothing and succeeds at once: for roles that only order others in the graph."""
 
 from rackwright.domain.runs import Outcome, Run
-from rackwright.jigs.base import Jig, Log
+from rackwright.jigs.base import Jig
+from rackwright.reach.run_log import Log
 
 
 class NoopJig(Jig):

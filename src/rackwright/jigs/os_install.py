@@ -1,29 +1,30 @@
 """The jig of `provisioner-os-install`: it opens an install attempt and answers "accepted".
 
-Nothing waits here: the attempt is a stored state machine that any server advances, and that ends the run.
+The jig does not wait: the attempt is a stored state machine that any server advances, and that ends the run.
 """
 
 from typing import Self
 
-from rackwright.domain.attributes import MISSING, read
+from rackwright.domain.attributes import MISSING, read_at_path
 from rackwright.domain.catalogue import JsonObject
 from rackwright.domain.runs import Outcome, Run
-from rackwright.jigs.base import Jig, Log
+from rackwright.jigs.base import Jig
 from rackwright.jigs.ports import JigPorts, OpenAttempt
+from rackwright.reach.run_log import Log
 
 
 class BadInstall(Exception):
-    """Something that the install needs is not there. The machine was not touched; the text says what to do."""
+    """Something that the install needs is missing. The machine was not touched; the text says what to do."""
 
 
-def frozen(run: Run) -> JsonObject:
-    """What is chosen for the install. No disk chosen means the first that discovery found."""
-    chosen = run.input.get("provisioner")
-    values = dict(chosen) if isinstance(chosen, dict) else {}
+def install_choices(run: Run) -> JsonObject:
+    """Return the choices of a run's install. If no disk is chosen, it is the first that discovery found."""
+    provisioner = run.input.get("provisioner")
+    choices = dict(provisioner) if isinstance(provisioner, dict) else {}
     disks = run.input.get("disks")
-    if not values.get("disk") and isinstance(disks, list) and disks and isinstance(disks[0], dict):
-        values["disk"] = disks[0].get("name")
-    return values
+    if not choices.get("disk") and isinstance(disks, list) and disks and isinstance(disks[0], dict):
+        choices["disk"] = disks[0].get("name")
+    return choices
 
 
 class OsInstallJig(Jig):
@@ -39,11 +40,11 @@ class OsInstallJig(Jig):
         return cls(ports.open_attempt)
 
     async def run(self, run: Run, log: Log) -> Outcome:
-        target_os = read(run.input, ("provisioner", "target_os"))
+        target_os = read_at_path(run.input, ("provisioner", "target_os"))
         if target_os is MISSING or not isinstance(target_os, str) or not target_os:
             return Outcome.failure("No operating system is chosen: set provisioner-target-os on the deployment-role.")
         try:
-            await self._open_attempt(run, target_os, frozen(run))
+            await self._open_attempt(run, target_os, install_choices(run))
         except BadInstall as error:
             return Outcome.failure(str(error))
         return Outcome.accepted()

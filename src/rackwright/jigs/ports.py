@@ -1,6 +1,7 @@
-"""What a server gives its jigs: each jig takes what it needs of it in its own `make`.
+"""The ports through which jigs use their server: each jig takes those it needs in its own `make`.
 
-A jig knows neither the store nor the API. What it needs of them is a type here, and `server/jig_ports.py` fills it.
+A jig knows neither the store nor the API. What it needs of them is a type here, and `server/jig_ports.py` implements
+it.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -14,62 +15,62 @@ from rackwright.domain.catalogue import JsonObject
 from rackwright.domain.networks.dhcp import DhcpState
 from rackwright.domain.networks.dns import DnsState
 from rackwright.domain.runs import Outcome, Run
-from rackwright.jigs.base import Log
-from rackwright.reach.mesh_states import Membership, MeshWay
+from rackwright.reach.mesh_states import MeshStateRunner, ReadMembership
+from rackwright.reach.run_log import Log
 from rackwright.reach.ssh_connections import Connections, Target
 
-Assign = Callable[[Run, str], Awaitable[Sequence[str]]]
-"""(run, network): the addresses of the run's node there, each with its prefix."""
+AssignAddresses = Callable[[Run, str], Awaitable[Sequence[str]]]
+"""(run, network): assign and return the addresses of the run's node on the network, each with its prefix."""
 
-BootLook = Callable[[], Awaitable[list[str]]]
-"""What is served now to machines that boot, a line each; BootTrouble if something is missing."""
+InspectBoot = Callable[[], Awaitable[list[str]]]
+"""Return what is served now to machines that boot, a line each; raise BootTrouble if something is missing."""
 
-Entries = Callable[[int], Awaitable[DhcpState]]
-"""(noderole): all that this provider is to serve now."""
+ReadDhcpState = Callable[[int], Awaitable[DhcpState]]
+"""(noderole): return the state that this boot provider is to serve now."""
 
 IsMember = Callable[[Run], Awaitable[bool]]
-"""Whether the run's node is a living member of the mesh, and so can be reached that way."""
+"""Return whether the run's node is a living member of the mesh, and so can be reached through it."""
 
-Names = Callable[[], Awaitable[DnsState]]
-"""All names that are to be served now."""
+ReadDnsState = Callable[[], Awaitable[DnsState]]
+"""Return the names that are to be served now."""
 
-NodeLook = Callable[[int], Awaitable[bool]]
-"""Sees for itself that a node is up; whether over SSH. Raises Unreachable."""
+InspectNode = Callable[[int], Awaitable[bool]]
+"""(node): check that a node is up, and return whether SSH was used for it; raise Unreachable if it is not up."""
 
 OpenAttempt = Callable[[Run, str, JsonObject], Awaitable[None]]
-"""(run, target OS, everything frozen for it)"""
+"""(run, target OS, choices of the install, which stay as they are now): open an install attempt."""
 
-Record = Callable[[int, int], Awaitable[None]]
-"""(noderole, generation): what is now served by this provider."""
+RecordServed = Callable[[int, int], Awaitable[None]]
+"""(noderole, generation): record the generation that this provider serves now."""
 
-Scripts = Callable[[Run], Awaitable[Sequence[Path]]]
-"""The scripts of a run's role."""
+FindScripts = Callable[[Run], Awaitable[Sequence[Path]]]
+"""(run): return the scripts of the run's role."""
 
-Targets = Callable[[int], Awaitable[Target]]
-"""(node): how its SSH is reached."""
+FindTarget = Callable[[int], Awaitable[Target]]
+"""(node): return how its SSH is reached."""
 
-Tree = Callable[[Run], Awaitable[Path | None]]
-"""Where the state tree of a run's role lies; None if it has none."""
+FindStateTree = Callable[[Run], Awaitable[Path | None]]
+"""(run): return the folder of the state tree of the run's role; None if it has none."""
 
 
 class BootProvider(Protocol):
-    """A DHCP server, or what stands for one. Each method raises DaemonFailed where it does not do its work."""
+    """A DHCP server, or a stand-in for one. Each method raises DaemonFailed if the server fails."""
 
     async def start(self) -> str:
-        """Have it run; says what runs."""
+        """Start the server if it does not run, and return a line about what runs."""
         ...
 
     async def publish(self, state: DhcpState) -> None:
-        """Serve just this from now on."""
+        """Serve this state, and nothing else, from now on."""
         ...
 
     async def served(self) -> DhcpState:
-        """What is served now, asked of the server itself."""
+        """Return the state that is served now, asked of the server itself."""
         ...
 
 
 class NameServer(Protocol):
-    """A DNS server, or what stands for one. Each method raises DaemonFailed where it does not do its work."""
+    """A DNS server, or a stand-in for one. Each method raises DaemonFailed if the server fails."""
 
     async def start(self) -> str: ...
 
@@ -79,32 +80,32 @@ class NameServer(Protocol):
 
 
 class Transitions(Protocol):
-    """Who calls `do_transition`: it raises what went wrong, and whatever becomes of it, nothing goes on afterwards."""
+    """Calls `do_transition` of a role; raises its error. However the call ends, nothing of it runs on afterwards."""
 
     async def do_transition(self, run: Run, log: Log) -> Outcome: ...
 
 
 @dataclass(frozen=True)
 class JigPorts:
-    """All that jigs may ask for of the server they work in."""
+    """Everything of its server that a jig may use."""
 
     transitions: Transitions
     open_attempt: OpenAttempt
-    look_at_boot: BootLook
-    entries: Entries
+    inspect_boot: InspectBoot
+    read_dhcp_state: ReadDhcpState
     boot_provider: BootProvider
-    record_served: Record
-    names: Names
+    record_served: RecordServed
+    read_dns_state: ReadDnsState
     name_server: NameServer
-    assign: Assign
-    look_at_node: NodeLook
-    targets: Targets
+    assign_addresses: AssignAddresses
+    inspect_node: InspectNode
+    targets: FindTarget
     connections: Connections
-    scripts: Scripts
-    state_tree: Tree
-    membership: Membership
+    scripts: FindScripts
+    state_tree: FindStateTree
+    membership: ReadMembership
     is_member: IsMember
-    mesh: MeshWay | None
+    mesh: MeshStateRunner | None
     """The way through the mesh, if this server knows of one."""
     lab_client: httpx.AsyncClient | None
     """The way to simulated machines, if this server has any."""

@@ -1,4 +1,4 @@
-"""The jigs there are: every class of this package that declares a kind. A new jig is one file beside this one."""
+"""The registry of jigs: every class of this package that declares a kind. A new jig is one file beside this one."""
 
 from typing import TYPE_CHECKING
 
@@ -26,7 +26,7 @@ def kinds_that_run_files() -> frozenset[str]:
 
 
 def make_jigs(ports: "JigPorts") -> dict[str, Jig]:
-    """Make the jigs of a server, by kind. Those of a lab are left out where there is no way to its machines."""
+    """Make the jigs of a server, by kind. Those of a lab are left out if the server has no client for its machines."""
     jigs: dict[str, Jig] = {}
     for registration in registered_jigs():
         if registration.value("lab_only") and ports.lab_client is None:

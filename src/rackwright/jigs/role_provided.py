@@ -1,4 +1,4 @@
-"""The jig whose work is the role's own: `do_transition` of its class in `roles.py`, in a worker process.
+"""The jig that calls the role's own code: `do_transition` of its class in `roles.py`, in a worker process.
 
 What the method prints is the run's log. It may take as long as the run may; a run that is cancelled, or lost its lease,
 ends with its process.
@@ -8,8 +8,9 @@ from typing import Self
 
 from rackwright.domain.errors import RackwrightError
 from rackwright.domain.runs import Outcome, Run
-from rackwright.jigs.base import Jig, Log
+from rackwright.jigs.base import Jig
 from rackwright.jigs.ports import JigPorts, Transitions
+from rackwright.reach.run_log import Log
 
 
 class TransitionFailed(RackwrightError):
@@ -19,7 +20,7 @@ class TransitionFailed(RackwrightError):
 
 
 class RoleProvidedJig(Jig):
-    """Keeps nothing of nodes: its roles have hooks for that."""
+    """Calls `do_transition`. It keeps nothing of nodes: its roles have hooks for that."""
 
     kind = "role-provided"
     runs_files = True

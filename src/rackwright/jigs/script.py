@@ -1,6 +1,7 @@
 """The script jig: runs a role's scripts on the node, over SSH, or directly on the server's own host.
 
-`parcel` says what is sent, `conversation` what comes back, `ssh` and `local` carry it, and `node/` is what runs there.
+In `reach/`, `parcel` packs what is sent to the node, `conversation` reads what comes back, `ssh_connections` and
+`local_host` carry both, and `node/` holds the wrapper that runs on the node.
 """
 
 import asyncio
@@ -15,21 +16,22 @@ import asyncssh
 
 from rackwright.domain.errors import RackwrightError
 from rackwright.domain.runs import DEFAULT_DEADLINE, Outcome, Run
-from rackwright.jigs.base import Jig, JigNode, Log
-from rackwright.jigs.ports import JigPorts, Scripts, Targets
-from rackwright.reach.attribute_lines import BadAttribute, wall_from
-from rackwright.reach.conversation import CLOSING_SECONDS, LAST_WORDS_SECONDS, Conversation, Throttle, Verdict
-from rackwright.reach.local_host import start_here
-from rackwright.reach.parcel import BadParcel, Parcel, Places, pack
+from rackwright.jigs.base import Jig, JigNode
+from rackwright.jigs.ports import FindScripts, FindTarget, JigPorts
+from rackwright.reach.attribute_lines import BadAttribute, parse_wall
+from rackwright.reach.conversation import CLOSING_SECONDS, LAST_WORDS_SECONDS, Conversation, Throttle, WrapperVerdict
+from rackwright.reach.local_host import start_local_wrapper
+from rackwright.reach.parcel import BadParcel, NodeFolders, Parcel, pack
+from rackwright.reach.run_log import Log
 from rackwright.reach.ssh_connections import Connections, ShortAnswer, Target, Unreachable
 
 ASKING_SECONDS = 20.0
 STOPPING_SECONDS = 10.0
-"""How long a node may take to end what runs on it. The wrapper asks politely for 3 s, then kills for 3 s."""
+"""How long a node may take to end what runs on it. The wrapper sends SIGTERM and waits 3 s, then kills for 3 s."""
 
 
-class Line(Protocol):
-    """The two things the jig does to a running wrapper, besides listening."""
+class WrapperLine(Protocol):
+    """The channel to a running wrapper on the node: the jig writes to it, ends its input, or cuts it off."""
 
     def write(self, data: bytes) -> None: ...
 
@@ -39,12 +41,12 @@ class Line(Protocol):
 
 
 class ScriptJig(Jig):
-    """A node is reached when something is to run on it; each run asks how, and connects anew if that changed.
+    """Runs scripts. A connection is made when a run needs it, and made anew if the node's SSH target changed.
 
-    `scripts` finds the files of a run, `targets` a node; `deadline` is a run's, in seconds.
+    `scripts` returns the files of a run, `targets` how a node is reached; `deadline` is a run's, in seconds.
 
-    Seconds, too: `closing` for the rest of a finished run's output, `stopping` for the end of one that is to end, and
-    `last_words` for what a wrapper that is gone said last.
+    Also in seconds: `closing` is how long to wait for the last output of a finished run, `stopping` for the end of a
+    run that is being stopped, and `last_words` for the last output of a wrapper that has exited.
     """
 
     kind = "script"
@@ -54,8 +56,8 @@ class ScriptJig(Jig):
 
     def __init__(
         self,
-        scripts: Scripts,
-        targets: Targets,
+        scripts: FindScripts,
+        targets: FindTarget,
         connections: Connections,
         deadline: Callable[[Run], float] = lambda run: DEFAULT_DEADLINE,
         *,
@@ -92,12 +94,12 @@ class ScriptJig(Jig):
                 f"Role {run.role} has no scripts, so nothing was run on {run.node}. Put some into "
                 f"script/roles/{run.role} of its barclamp, or give it the jig noop, and import the barclamp again."
             )
-        return await self.deliver(run, log, lambda places, nonce: pack(run, scripts, places, nonce))
+        return await self.deliver(run, log, lambda folders, nonce: pack(run, scripts, folders, nonce))
 
-    async def ask(self, run: Run, question: Callable[[Places], str]) -> str:
-        """What a shell command on the node prints. It must change nothing: it is not fenced."""
+    async def ask(self, run: Run, question: Callable[[NodeFolders], str]) -> str:
+        """Return what a shell command prints on the node. It must change nothing: it is not fenced."""
         target = await self._targets(run.node_id)
-        command = f"exec sh -c {shlex.quote(question(target.places))}"
+        command = f"exec sh -c {shlex.quote(question(target.folders))}"
         if target.local:
             return await _ask_here(command)
         answer = ShortAnswer()
@@ -105,34 +107,34 @@ class ScriptJig(Jig):
             async with asyncio.timeout(ASKING_SECONDS):
                 return await answer.text
 
-    async def deliver(self, run: Run, log: Log, packed: Callable[[Places, str], Parcel]) -> Outcome:
-        """Send a parcel to the node of the run, follow what it says, and judge how it ended."""
+    async def deliver(self, run: Run, log: Log, packed: Callable[[NodeFolders, str], Parcel]) -> Outcome:
+        """Send a parcel to the node of the run, follow its output, and return how it ended."""
         try:
             target = await self._targets(run.node_id)
-            parcel = packed(target.places, secrets.token_hex(8))
+            parcel = packed(target.folders, secrets.token_hex(8))
             talk = Conversation(parcel.nonce, log, self._last_words_seconds, run.mask)
             async with self._line(run, target, parcel, talk) as line:
-                with contextlib.suppress(OSError):  # a line that broke already says so in the conversation
+                with contextlib.suppress(OSError):  # the conversation knows already that the line broke
                     line.write(parcel.archive)
                 in_time = await self._follow(run, talk, line)
         except (Unreachable, BadParcel) as error:
             return Outcome.failure(f"{run.node}: {error}")
         except RackwrightError as error:
             return Outcome.failure(error.message)
-        return _judge(run, talk) if in_time else _late(run, talk, self._deadline(run))
+        return _outcome(run, talk) if in_time else _late_outcome(run, talk, self._deadline(run))
 
     @asynccontextmanager
-    async def _line(self, run: Run, target: Target, parcel: Parcel, talk: Conversation) -> AsyncIterator[Line]:
+    async def _line(self, run: Run, target: Target, parcel: Parcel, talk: Conversation) -> AsyncIterator[WrapperLine]:
         if target.local:
-            yield await start_here(parcel.command, talk)
+            yield await start_local_wrapper(parcel.command, talk)
             return
         async with self._connections.command(
             run.node_id, target, parcel.command, lambda: _RemoteSession(talk)
         ) as channel:
             yield channel
 
-    async def _follow(self, run: Run, talk: Conversation, line: Line) -> bool:
-        """Listen until the run is over; false if it had to be ended at its deadline."""
+    async def _follow(self, run: Run, talk: Conversation, line: WrapperLine) -> bool:
+        """Wait until the run is over; return False if it had to be ended at its deadline."""
         try:
             async with asyncio.timeout(self._deadline(run)):
                 await talk.wait_finished()
@@ -149,15 +151,16 @@ class ScriptJig(Jig):
             talk.closed(None)
         return True
 
-    async def _stop(self, talk: Conversation, line: Line) -> None:
-        """End what runs on the node. It is seen through even if whoever waits for it is cancelled once more."""
+    async def _stop(self, talk: Conversation, line: WrapperLine) -> None:
+        """End what runs on the node. This goes on to its end even if the waiting task is cancelled once more."""
         task = asyncio.create_task(_end(talk, line, self._stopping_seconds))
         self._stopping.add(task)
         task.add_done_callback(self._stopping.discard)
         await asyncio.shield(task)
 
 
-async def _end(talk: Conversation, line: Line, seconds: float) -> bool:
+async def _end(talk: Conversation, line: WrapperLine, seconds: float) -> bool:
+    """Tell the wrapper to end the run, and return whether it confirmed that within `seconds`."""
     talk.stop_pacing()
     with contextlib.suppress(OSError):
         line.write_eof()
@@ -170,8 +173,8 @@ async def _end(talk: Conversation, line: Line, seconds: float) -> bool:
 
 async def _ask_here(command: str) -> str:
     process = await asyncio.create_subprocess_shell(command, stdout=asyncio.subprocess.PIPE)
-    said, _ = await process.communicate()
-    return said.decode(errors="replace")
+    output, _ = await process.communicate()
+    return output.decode(errors="replace")
 
 
 class _RemoteSession(asyncssh.SSHClientSession[bytes]):
@@ -188,9 +191,9 @@ class _RemoteSession(asyncssh.SSHClientSession[bytes]):
         if datatype is None:
             self._talk.output.feed(data)
         else:
-            self._talk.control(data)
+            self._talk.feed_control(data)
         assert self._throttle is not None
-        self._throttle.look()
+        self._throttle.check()
 
     def exit_status_received(self, status: int) -> None:
         self._talk.exited()
@@ -202,48 +205,51 @@ class _RemoteSession(asyncssh.SSHClientSession[bytes]):
         self._talk.closed(exc)
 
 
-def _judge(run: Run, talk: Conversation) -> Outcome:
+def _outcome(run: Run, talk: Conversation) -> Outcome:
+    """Return the outcome of a run that ended in time, from what the wrapper on the node answered."""
     if talk.lost is not None or talk.answer is None:
-        return Outcome.failure(_with_tail(_lost(run, talk), talk))
+        return Outcome.failure(_with_tail(_lost_text(run, talk), talk))
     match talk.answer.verdict:
-        case Verdict.REFUSED:
-            return Outcome.failure(_refused(run, talk.answer.detail))
-        case Verdict.BROKEN:
-            return Outcome.failure(_with_tail(_broken(run, talk.answer.detail), talk))
-        case Verdict.TAKEN:
+        case WrapperVerdict.REFUSED:
+            return Outcome.failure(_refused_text(run, talk.answer.detail))
+        case WrapperVerdict.BROKEN:
+            return Outcome.failure(_with_tail(_broken_text(run, talk.answer.detail), talk))
+        case WrapperVerdict.TAKEN:
             return Outcome.failure(
-                _with_tail(f"A newer run took {run.node} over and ended this one in {_script(run, talk)}.", talk)
+                _with_tail(f"A newer run took {run.node} over and ended this one in {_script_title(run, talk)}.", talk)
             )
-        case Verdict.ENDED if talk.answer.detail != "0":
+        case WrapperVerdict.ENDED if talk.answer.detail != "0":
             return Outcome.failure(
                 _with_tail(
-                    f"{_begin(_script(run, talk))} failed on {run.node} with exit status {talk.answer.detail}.", talk
+                    f"{_capitalized(_script_title(run, talk))} failed on {run.node} with exit status "
+                    f"{talk.answer.detail}.",
+                    talk,
                 )
             )
-        case Verdict.ENDED:
-            return _succeeded(run, talk)
+        case WrapperVerdict.ENDED:
+            return _success_outcome(run, talk)
 
 
-def _succeeded(run: Run, talk: Conversation) -> Outcome:
+def _success_outcome(run: Run, talk: Conversation) -> Outcome:
     try:
-        return Outcome.success(wall_from(talk.written.decode(errors="replace"), run.input))
+        return Outcome.success(parse_wall(talk.written.decode(errors="replace"), run.input))
     except BadAttribute as error:
         return Outcome.failure(f"The scripts of role {run.role} on {run.node} ended well, but: {error}")
 
 
-def _late(run: Run, talk: Conversation, deadline: float) -> Outcome:
-    what = f"{_begin(_script(run, talk))} on {run.node} did not end within its deadline of {deadline:g} s."
-    gone = "It was ended there." if talk.answer is not None else "The node did not confirm that it was ended there."
-    return Outcome.failure(_with_tail(f"{what} {gone}", talk))
+def _late_outcome(run: Run, talk: Conversation, deadline: float) -> Outcome:
+    late = f"{_capitalized(_script_title(run, talk))} on {run.node} did not end within its deadline of {deadline:g} s."
+    ended = "It was ended there." if talk.answer is not None else "The node did not confirm that it was ended there."
+    return Outcome.failure(_with_tail(f"{late} {ended}", talk))
 
 
-def _lost(run: Run, talk: Conversation) -> str:
+def _lost_text(run: Run, talk: Conversation) -> str:
     why = str(talk.lost) or type(talk.lost).__name__
-    during = f"while {_script(run, talk)} ran" if talk.started else "before a script was started"
+    during = f"while {_script_title(run, talk)} ran" if talk.started else "before a script was started"
     return f"The connection to {run.node} was lost {during} ({why}). The run is ended there when the node notices."
 
 
-def _refused(run: Run, detail: str) -> str:
+def _refused_text(run: Run, detail: str) -> str:
     reason, _, token = detail.partition(" ")
     if reason == "same":
         return f"{run.node} refused the run: it was given the same one before (token {token}). No script was started."
@@ -253,7 +259,7 @@ def _refused(run: Run, detail: str) -> str:
     )
 
 
-def _broken(run: Run, detail: str) -> str:
+def _broken_text(run: Run, detail: str) -> str:
     match detail.partition(" "):
         case ("older", _, token):
             return f"An older run on {run.node} (token {token}) cannot be ended, so none was started. Reboot the node."
@@ -264,12 +270,12 @@ def _broken(run: Run, detail: str) -> str:
     return f"{run.node} could not unpack the scripts. It needs head, tar, awk and setsid, and room on its disk."
 
 
-def _script(run: Run, talk: Conversation) -> str:
+def _script_title(run: Run, talk: Conversation) -> str:
     return f"script {talk.script} of role {run.role}" if talk.script else f"role {run.role}"
 
 
-def _begin(words: str) -> str:
-    return words[:1].upper() + words[1:]
+def _capitalized(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def _with_tail(message: str, talk: Conversation) -> str:

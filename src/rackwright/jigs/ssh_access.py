@@ -1,7 +1,7 @@
-"""The jig of `ssh-access`: reaches the node as every other jig will, and lets in whom people want.
+"""The jig of `ssh-access`: checks that the server reaches the node over SSH, and authorizes the keys of people there.
 
-It is ACTIVE only if the server was let in just now. Keys of people are marked where they lie, so that those which are
-no longer wanted are taken away, and nobody else's are touched.
+The role becomes ACTIVE only if the server could log in just now. The keys are marked in the node's file, so that those
+which are no longer wanted can be removed, and no other keys are touched.
 """
 
 import asyncio
@@ -11,17 +11,18 @@ from typing import Self
 
 from rackwright.domain.machines.ssh_login import MARK, ROOT, login_of, marked_lines
 from rackwright.domain.runs import Outcome, Run
-from rackwright.jigs.base import Jig, Log
-from rackwright.jigs.ports import IsMember, JigPorts, NodeLook, Targets
+from rackwright.jigs.base import Jig
+from rackwright.jigs.ports import FindTarget, InspectNode, IsMember, JigPorts
+from rackwright.reach.run_log import Log
 from rackwright.reach.ssh_connections import Connections, NotLetIn, NotTried, ShortAnswer, Target, Unreachable
 
 COMING_UP_SECONDS = 15.0
-"""A machine that has just said that it booted may not have started its SSH yet."""
+"""A machine that has just reported its boot may not have started its SSH yet."""
 PAUSE_SECONDS = 1.0
 ASKING_SECONDS = 20.0
 DONE = "done"
 
-# As the user who logs in, who owns the file: root would follow a link that the user put there.
+# Run as the user who logs in, who owns the file: root would follow a link that the user put there.
 PUT_KEYS = """
 set -eu
 umask 077
@@ -42,26 +43,29 @@ echo {done}
 
 
 def put_keys(keys: Sequence[str]) -> str:
-    """Return the shell script that leaves just these keys marked as ours."""
+    """Return the shell script that leaves just these keys marked as Rackwright's."""
     return PUT_KEYS.format(lines=shlex.quote("\n".join(marked_lines(keys))), mark=MARK, done=DONE)
 
 
 class SshAccessJig(Jig):
-    """`look` reaches a node as the server's probe does, `targets` says how its SSH is reached; `is_member` whether it
-    is a living member of the mesh, and so can be reached that way. A node is reached when something is to run on it;
-    the script jig closes the connection to one that is gone."""
+    """Checks SSH access and authorizes keys.
+
+    `inspect_node` reaches a node as the server's probe does, `targets` returns how its SSH is reached; `is_member`
+    whether it is a living member of the mesh, and so can be reached through it. A connection is made when a run needs
+    it; the script jig closes the connection to a node that was deleted.
+    """
 
     kind = "ssh-access"
 
     def __init__(
         self,
-        look: NodeLook,
-        targets: Targets,
+        inspect_node: InspectNode,
+        targets: FindTarget,
         connections: Connections,
         is_member: IsMember,
         coming_up: float = COMING_UP_SECONDS,
     ) -> None:
-        self._look = look
+        self._inspect_node = inspect_node
         self._targets = targets
         self._connections = connections
         self._is_member = is_member
@@ -69,13 +73,13 @@ class SshAccessJig(Jig):
 
     @classmethod
     def make(cls, ports: JigPorts) -> Self:
-        return cls(ports.look_at_node, ports.targets, ports.connections, ports.is_member)
+        return cls(ports.inspect_node, ports.targets, ports.connections, ports.is_member)
 
     async def run(self, run: Run, log: Log) -> Outcome:
         try:
             over_ssh = await self._reach(run)
             if over_ssh:
-                await self._let_people_in(run, log)
+                await self._authorize_keys(run, log)
             log(f"The server reaches {run.node}.\n")
         except Unreachable as error:
             if not await self._is_member(run):
@@ -84,11 +88,12 @@ class SshAccessJig(Jig):
         return Outcome.success()
 
     async def _reach(self, run: Run) -> bool:
+        """Wait until the node is up, and return whether SSH was used to check it; raise Unreachable if it is not."""
         loop = asyncio.get_running_loop()
         ends = loop.time() + self._coming_up
         while True:
             try:
-                return await self._look(run.node_id)
+                return await self._inspect_node(run.node_id)
             except (NotLetIn, NotTried):
                 raise
             except Unreachable:
@@ -96,8 +101,8 @@ class SshAccessJig(Jig):
                     raise
             await asyncio.sleep(PAUSE_SECONDS)
 
-    async def _let_people_in(self, run: Run, log: Log) -> None:
-        """Put the keys of people there, and take those away that are no longer wanted."""
+    async def _authorize_keys(self, run: Run, log: Log) -> None:
+        """Add the keys of people on the node, and remove those that are no longer wanted."""
         target = await self._targets(run.node_id)
         if target.user != ROOT and (await self._ask(run, target, "id -u", as_root=True)).strip() != "0":
             raise NotLetIn(
@@ -106,8 +111,8 @@ class SshAccessJig(Jig):
                 f" rackwright attrib set node/{run.node} ssh-user root"
             )
         keys = login_of(run.input).authorized_keys
-        said = await self._ask(run, target, put_keys(keys), as_root=False)
-        if said.split()[-1:] != [DONE]:
+        output = await self._ask(run, target, put_keys(keys), as_root=False)
+        if output.split()[-1:] != [DONE]:
             raise NotLetIn(
                 f"The keys of people cannot be put into ~/.ssh/authorized_keys of {target.user}. Is its home there,"
                 " and writable?"
@@ -115,6 +120,7 @@ class SshAccessJig(Jig):
         log(f"{len(keys)} keys of people are authorized for {target.user}, beside what others put there.\n")
 
     async def _ask(self, run: Run, target: Target, script: str, *, as_root: bool) -> str:
+        """Run a shell script on the node and return what it prints."""
         answer = ShortAnswer()
         command = f"exec sh -c {shlex.quote(script)}"
         try:

@@ -1,8 +1,8 @@
-"""The state jig: applies a role's state tree on the node. It travels as the script jig does, with the same fencing, or
-through the mesh (`reach/mesh_states.py`).
+"""The state jig: applies a role's state tree on the node, over SSH or through the mesh.
 
-The engine goes to the node as one zipapp, kept there by its digest, which is checked before each run. The noderole's
-attributes are the tree's variables; what its states put out becomes the wall.
+Over SSH it uses the script jig, with the same fencing; through the mesh, `reach/mesh_states.py`. The state engine is
+sent to the node as one zipapp, which stays there under its digest and is checked before each run. The noderole's
+attributes are the tree's variables; the output of its states becomes the wall.
 """
 
 import base64
@@ -15,20 +15,21 @@ from typing import Self
 from rackwright.domain.catalogue import Json, JsonObject
 from rackwright.domain.errors import RackwrightError
 from rackwright.domain.runs import Outcome, Run
-from rackwright.jigs.base import Jig, Log
-from rackwright.jigs.ports import JigPorts, Tree
+from rackwright.jigs.base import Jig
+from rackwright.jigs.ports import FindStateTree, JigPorts
 from rackwright.jigs.script import ScriptJig
-from rackwright.reach.mesh_states import Job, MeshWay, NotThisWay
-from rackwright.reach.parcel import Parcel, Places, pack_files
+from rackwright.reach.mesh_states import MeshStateRunner, MeshUnusable, StateJob
+from rackwright.reach.parcel import NodeFolders, Parcel, pack_files
+from rackwright.reach.run_log import Log
 from rackwright.reach.ssh_connections import Unreachable
-from rackwright.reach.state_events import Heard
+from rackwright.reach.state_events import StateEventReader
 from rackwright.states.bundle import Bundle, build_bundle
 
 NO_MESH = "this server knows of no mesh; start it with --mesh-folder, or set state/via to ssh"
 
 
 class Via(StrEnum):
-    """`state/via` among what the noderole is handed."""
+    """The way to the node, as `state/via` in the input of the run chooses it."""
 
     AUTO = "auto"
     """Through the mesh where the node is a living member, else over SSH."""
@@ -55,19 +56,22 @@ python3 "$engine" <"$RACKWRIGHT_FOLDER/more/job.json"
 
 @cache
 def engine() -> Bundle:
-    """Of this installation; built once."""
+    """Return the state engine of this installation, which is built once."""
     return build_bundle()
 
 
 class StateJig(Jig):
-    """A node is reached when something is to run on it; the script jig closes the connection to one that is gone."""
+    """Applies state trees.
+
+    A connection is made when a run needs it; the script jig closes the connection to a node that was deleted.
+    """
 
     kind = "state"
     runs_files = True
     role_folder = "states"
     role_folder_lacks = "no states: put its init.sls here"
 
-    def __init__(self, tree: Tree, script: ScriptJig, mesh: MeshWay | None = None) -> None:
+    def __init__(self, tree: FindStateTree, script: ScriptJig, mesh: MeshStateRunner | None = None) -> None:
         self._tree = tree
         self._script = script
         self._mesh = mesh
@@ -83,62 +87,64 @@ class StateJig(Jig):
             return Outcome.failure(error.message)
         if folder is None:
             return Outcome.failure(f"Role {run.role} has no state tree: its barclamp needs a folder states/{run.role}.")
-        named = _options(run).get("via", Via.AUTO.value)
+        chosen = _options(run).get("via", Via.AUTO.value)
         try:
-            via = Via(str(named))
+            via = Via(str(chosen))
         except ValueError:
-            return Outcome.failure(f"state/via of role {run.role} is {named!r}; it can be {', '.join(Via)}.")
+            return Outcome.failure(f"state/via of role {run.role} is {chosen!r}; it can be {', '.join(Via)}.")
         try:
-            if await self._through_mesh(run, via):
-                return await self._by_mesh(run, folder, log)
-        except NotThisWay as reason:
+            if await self._uses_mesh(run, via):
+                return await self._apply_by_mesh(run, folder, log)
+        except MeshUnusable as reason:
             if via is Via.MESH:
                 return Outcome.failure(f"{run.node}: {reason}")
             log(f"Going over SSH, not through the mesh: {reason}\n")
-        return await self._by_ssh(run, folder, log)
+        return await self._apply_by_ssh(run, folder, log)
 
-    async def _through_mesh(self, run: Run, via: Via) -> bool:
-        """What the role says; else, whether it can. Secrets go straight to the node unless somebody says otherwise:
-        sealed as they are, what goes through the mesh lies in its datastore for a day.
+    async def _uses_mesh(self, run: Run, via: Via) -> bool:
+        """Return whether the run goes through the mesh: as `via` says, or else if the node can be reached so.
+
+        Secrets go straight to the node unless `via` says otherwise: though they are sealed, what goes through the mesh
+        stays in its datastore for a day.
         """
         if via is Via.SSH:
             return False
         if self._mesh is None:
             if via is Via.MESH:
-                raise NotThisWay(NO_MESH)
+                raise MeshUnusable(NO_MESH)
             return False
-        return via is Via.MESH or (not run.secrets and await self._mesh.reaches(run))
+        return via is Via.MESH or (not run.secrets and await self._mesh.can_reach(run))
 
-    async def _by_mesh(self, run: Run, folder: Path, log: Log) -> Outcome:
+    async def _apply_by_mesh(self, run: Run, folder: Path, log: Log) -> Outcome:
         assert self._mesh is not None
-        job = Job(folder, _sls(folder), str(_options(run).get("mode", "ansible")))
-        return await self._mesh.carry(run, job, Heard(log))
+        job = StateJob(folder, _sls(folder), str(_options(run).get("mode", "ansible")))
+        return await self._mesh.run_states(run, job, StateEventReader(log))
 
-    async def _by_ssh(self, run: Run, folder: Path, log: Log) -> Outcome:
+    async def _apply_by_ssh(self, run: Run, folder: Path, log: Log) -> Outcome:
         files = {"job.json": json.dumps(job_of(run, folder)).encode()}
         try:
-            kept = await self._script.ask(run, lambda places: f"sha256sum <{_engine_path(places)} 2>/dev/null")
+            output = await self._script.ask(run, lambda folders: f"sha256sum <{_engine_path(folders)} 2>/dev/null")
         except (Unreachable, TimeoutError) as error:
             return Outcome.failure(f"{run.node}: {error}")
-        if kept[:64] != engine().digest:
+        if output[:64] != engine().digest:
             files["engine.pyz"] = engine().content
 
-        def packed(places: Places, nonce: str) -> Parcel:
-            return pack_files(run, [("apply.sh", _script(places))], files, places, nonce)
+        def pack_parcel(folders: NodeFolders, nonce: str) -> Parcel:
+            return pack_files(run, [("apply.sh", _apply_script(folders))], files, folders, nonce)
 
-        heard = Heard(log)
-        outcome = await self._script.deliver(run, heard, packed)
+        heard = StateEventReader(log)
+        outcome = await self._script.deliver(run, heard, pack_parcel)
         heard.end()
-        return heard.judge(outcome)
+        return heard.conclude(outcome)
 
 
 def _options(run: Run) -> JsonObject:
-    wanted = run.input.get("state")
-    return wanted if isinstance(wanted, dict) else {}
+    options = run.input.get("state")
+    return options if isinstance(options, dict) else {}
 
 
 def job_of(run: Run, folder: Path) -> JsonObject:
-    """What the engine on the node is told."""
+    """Return the job for the engine on the node."""
     files: dict[str, Json] = {
         path.relative_to(folder).as_posix(): _content(path) for path in sorted(folder.rglob("*")) if path.is_file()
     }
@@ -153,7 +159,7 @@ def job_of(run: Run, folder: Path) -> JsonObject:
 
 
 def _sls(folder: Path) -> list[str] | None:
-    """Which SLS of a tree are meant; None: what its top.sls says."""
+    """Return the names of the SLS files to apply; None: those that the tree's top.sls names."""
     return None if (folder / "top.sls").is_file() else ["init"]
 
 
@@ -165,9 +171,9 @@ def _content(path: Path) -> Json:
         return {"base64": base64.b64encode(raw).decode()}
 
 
-def _script(places: Places) -> bytes:
-    return APPLY.format(engine=_engine_path(places), digest=engine().digest).encode()
+def _apply_script(folders: NodeFolders) -> bytes:
+    return APPLY.format(engine=_engine_path(folders), digest=engine().digest).encode()
 
 
-def _engine_path(places: Places) -> str:
-    return f"{places.work}/engine/{engine().name}"
+def _engine_path(folders: NodeFolders) -> str:
+    return f"{folders.work}/engine/{engine().name}"

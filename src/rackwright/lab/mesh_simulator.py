@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from rackwright.mesh.membership.member import Entry, MemberRecord, State
-from rackwright.mesh.membership.member_table import Base
+from rackwright.mesh.membership.member_table import SharedBase
 from rackwright.mesh.membership.messages import Message, encoded_size
 from rackwright.mesh.membership.swim import Dial, Event, EventKind, Output, Send, Swim, SwimConfig
 
@@ -107,7 +107,7 @@ class Simulator:
             MemberRecord(f"n{number}", f"10.0.0.0:{number % 65535 + 1}", incarnation=1, session=1)
             for number in range(count)
         ]
-        base = Base(Entry(record, State.ALIVE, 0.0) for record in records)
+        base = SharedBase(Entry(record, State.ALIVE, 0.0) for record in records)
         for record in records:
             self._boot(record, base, ())
 
@@ -121,7 +121,7 @@ class Simulator:
         session = before.swim.me.session + 1 if before is not None else 1
         self._boot(MemberRecord(name, address, session=session), None, (self.hosts[through].swim.me,))
 
-    def _boot(self, me: MemberRecord, base: Base | None, seeds: Iterable[MemberRecord]) -> None:
+    def _boot(self, me: MemberRecord, base: SharedBase | None, seeds: Iterable[MemberRecord]) -> None:
         rng = random.Random(self._rng.getrandbits(64))  # noqa: S311 - as above
         swim = Swim(self.config, me, rng, base)
         host = self.hosts[me.name] = Host(me.name, swim)

@@ -1,6 +1,6 @@
-"""What a person may set for one agent: `agent.yml` beside its identity.
+"""The settings of one agent, which people write into `agent.yml` beside its identity.
 
-Read and checked here, used in `mesh/agent/agent.py`.
+They are read and checked here, and used in `mesh/agent/agent.py`.
 """
 
 from collections.abc import Mapping
@@ -12,14 +12,14 @@ from typing import Any
 import yaml
 
 from rackwright.mesh.address import Address, parse_address
-from rackwright.mesh.datastore.datastore_settings import DatastoreConfig, changed, read_config
+from rackwright.mesh.datastore.datastore_settings import DatastoreConfig, non_default_settings, read_config
 from rackwright.mesh.errors import BadSettings
 from rackwright.mesh.identity.authority import LIFE
 from rackwright.mesh.identity.server_identity import checked_name
 from rackwright.private_files import write_private_file
 
 FILE = "agent.yml"
-KNOWN = frozenset(
+KNOWN_SETTINGS = frozenset(
     {"name", "bind", "advertise", "seeds", "labels", "metrics", "checks", "swim", "ca_passphrase_file"}
     | {"certificate_hours", "datastore"}
 )
@@ -27,6 +27,8 @@ KNOWN = frozenset(
 
 @dataclass(frozen=True)
 class Settings:
+    """The settings of one agent."""
+
     name: str
     bind: Address
     advertise: Address
@@ -34,7 +36,7 @@ class Settings:
     labels: dict[str, str] = field(default_factory=dict)
     metrics: Address | None = None
     checks: tuple[Mapping[str, Any], ...] = ()
-    """As written; `mesh/health/health_checks.py` reads them."""
+    """As written in the file; `mesh/health/health_checks.py` reads them."""
     swim: dict[str, Any] = field(default_factory=dict)
     """Protocol settings that differ from the defaults."""
     ca_passphrase_file: Path | None = None
@@ -43,6 +45,7 @@ class Settings:
 
 
 def load(folder: Path) -> Settings:
+    """Read the settings in a folder, or raise BadSettings."""
     path = folder / FILE
     try:
         content = yaml.safe_load(path.read_text())
@@ -54,18 +57,19 @@ def load(folder: Path) -> Settings:
         raise BadSettings(f"{path} is not YAML: {problem}") from problem
     if not isinstance(content, dict):
         raise BadSettings(f"{path} must hold settings by name, such as bind: 0.0.0.0:7946")
-    unknown = sorted(set(content) - KNOWN)
+    unknown = sorted(set(content) - KNOWN_SETTINGS)
     if unknown:
         raise BadSettings(
-            f"{path} has an unknown setting {unknown[0]!r}; the known ones are {', '.join(sorted(KNOWN))}"
+            f"{path} has an unknown setting {unknown[0]!r}; the known ones are {', '.join(sorted(KNOWN_SETTINGS))}"
         )
     try:
-        return _read(content)
+        return _read_settings(content)
     except (KeyError, TypeError, ValueError, AttributeError) as problem:
         raise BadSettings(f"{path} cannot be used: {type(problem).__name__} {problem}") from problem
 
 
 def save(folder: Path, settings: Settings) -> None:
+    """Write the settings into a folder; those that are optional and have their default are left out."""
     content: dict[str, Any] = {
         "name": settings.name,
         "bind": str(settings.bind),
@@ -82,12 +86,12 @@ def save(folder: Path, settings: Settings) -> None:
         content["ca_passphrase_file"] = str(settings.ca_passphrase_file)
     if settings.certificate_life != LIFE:
         content["certificate_hours"] = settings.certificate_life / timedelta(hours=1)
-    if special := changed(settings.datastore):
-        content["datastore"] = special
+    if datastore := non_default_settings(settings.datastore):
+        content["datastore"] = datastore
     write_private_file(folder / FILE, yaml.safe_dump(content, sort_keys=False).encode())
 
 
-def _read(content: dict[str, Any]) -> Settings:
+def _read_settings(content: dict[str, Any]) -> Settings:
     advertise = parse_address(content["advertise"])
     passphrase = content.get("ca_passphrase_file")
     return Settings(

@@ -1,4 +1,4 @@
-"""Reads JSON that another member wrote: an object that is not too deep, or a refusal in words, and never a crash."""
+"""Reading JSON that another member wrote: an object that is not nested too deeply, or an error, but never a crash."""
 
 import json
 from typing import Any
@@ -7,11 +7,11 @@ from rackwright.mesh.errors import Unreadable
 
 MAX_DEPTH = 64
 MAX_DIGITS = 300
-"""Of a whole number. Python's have no end, and a longer one becomes an error wherever it meets a float."""
+"""Digits of a whole number. Python's numbers have no limit, and a longer one is an error wherever it meets a float."""
 
 
 def read_object(value: bytes | str, what: str) -> dict[str, Any]:
-    """The object in this text. `what` it is, for who has to find out who wrote something else."""
+    """Return the JSON object in a text, or raise Unreadable. `what` says in the error which record it is."""
     try:
         content = json.loads(value, parse_int=_whole_number)
     except (ValueError, RecursionError) as problem:
@@ -30,7 +30,7 @@ def _whole_number(digits: str) -> int:
 
 
 def is_too_deep(content: Any) -> bool:
-    """Whether something is nested so deeply that whoever handles it further could run out of stack."""
+    """Whether a value is nested so deeply that code that handles it further could run out of stack."""
     level = [content]
     for _ in range(MAX_DEPTH):
         nested = [part for part in level if isinstance(part, (dict, list))]

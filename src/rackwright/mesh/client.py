@@ -1,7 +1,7 @@
-"""The agent of this host, asked without waiting in a thread: how the control plane speaks to its mesh.
+"""An asynchronous client of this host's agent, by which the control plane speaks to the mesh.
 
-The carriage is that of `control.py`; what can be asked is the agent's. It is the only module of the mesh that the
-control plane imports, so the values and errors of a run that a caller needs have their names here too.
+The protocol is that of `control.py`; which requests there are is defined by the agent. It is the only module of the
+mesh that the control plane imports, so the values and errors of a run that a caller needs have their names here too.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from rackwright.mesh.control import ANSWER_SECONDS, SOCKET, Answer, Failed, no_agent
+from rackwright.mesh.control import ANSWER_SECONDS, SOCKET, AgentFailed, Answer, no_agent
 from rackwright.mesh.errors import MeshError, NoAgent
 from rackwright.mesh.identity.ssh_signatures import BadSignature
 from rackwright.mesh.runs.run_model import FINAL, RunRequest, Targets, TaskState, pack_tree
@@ -22,7 +22,7 @@ from rackwright.mesh.runs.run_request import new_request, seal_request, write_pa
 __all__ = [
     "BAD_SIGNATURE",
     "FINAL",
-    "Failed",
+    "AgentFailed",
     "MeshClient",
     "MeshError",
     "NoAgent",
@@ -34,28 +34,30 @@ __all__ = [
 ]
 
 MAX_ANSWER = 64 * 1024 * 1024
-"""Bytes in a line: one may hold a long list of members."""
-AGAIN_SECONDS = 1.0
-"""Between two attempts to follow a run."""
-PASSING = frozenset({"no_datastore", "rejected", "compacted"})
-"""What the agent says while its datastore is away: the run goes on, and so does following it."""
+"""Bytes in a line of an answer, which may hold a long list of members."""
+RETRY_SECONDS = 1.0
+"""Seconds between two attempts to follow a run."""
+TEMPORARY_ERRORS = frozenset({"no_datastore", "rejected", "compacted"})
+"""Codes of the agent's errors while its datastore is away: the run goes on, and so does following it."""
 BAD_SIGNATURE = BadSignature.code
-"""The code of `Failed` when the mesh does not trust the key that signed the run."""
+"""The code of `AgentFailed` when the mesh does not trust the key that signed the run."""
 
 
 class MeshClient:
+    """Sends requests to the agent whose folder is given."""
+
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     async def ask(self, do: str, /, **fields: Any) -> Answer:
-        """One question. Raises what the agent could not do, as a sentence."""
+        """Send a request and return its first answer. Raises AgentFailed if the agent could not do it."""
         async with aclosing(self.listen(do, **fields)) as answers:
             async for answer in answers:
                 return answer
         raise NoAgent(f"the agent of {self.folder} ended before it answered")
 
     async def listen(self, do: str, /, **fields: Any) -> AsyncGenerator[Answer, None]:
-        """Answers as they come, until the agent or the caller ends it."""
+        """Send a request and yield its answers as they come, until the agent or the caller ends it."""
         path = self.folder / SOCKET
         try:
             reader, writer = await asyncio.open_unix_connection(path, limit=MAX_ANSWER)
@@ -63,13 +65,13 @@ class MeshClient:
             raise no_agent(path) from problem
         try:
             writer.write(json.dumps({"do": do, **fields}).encode() + b"\n")
-            while line := await self._line(reader):
+            while line := await self._read_line(reader):
                 answer = json.loads(line)
                 if not answer.pop("ok"):
-                    raise Failed(answer["message"], answer["error"])
+                    raise AgentFailed(answer["message"], answer["error"])
                 yield answer
         except ConnectionError:
-            # It ended meanwhile, and so do its answers.
+            # The agent ended meanwhile, and so do its answers.
             return
         finally:
             writer.close()
@@ -81,7 +83,7 @@ class MeshClient:
     # Runs
 
     async def seal(self, request: RunRequest, hidden: dict[str, Any]) -> RunRequest:
-        """Return the request with its secrets, which nobody but its targets and the agent of this host can read.
+        """Return the request with its secrets, which only its targets and the agent of this host can read.
 
         Raises OSError if the cluster's CA cannot be read from the agent's folder.
         """
@@ -98,32 +100,32 @@ class MeshClient:
         cursor, begun = "", False
         with tempfile.TemporaryDirectory(prefix="rackwright-run-", dir=self.folder) as scratch:
             package = await asyncio.to_thread(write_package, Path(scratch), request, packed, key)
-            asked = self.listen("run", package=str(package))
+            answers = self.listen("run", package=str(package))
             while True:
                 try:
-                    async with aclosing(asked) as answers:
-                        async for told in answers:
+                    async with aclosing(answers):
+                        async for answer in answers:
                             begun = True
-                            if "event" in told:
-                                cursor = told.get("cursor") or cursor
-                                yield told["event"]
-                except (NoAgent, Failed) as problem:
-                    if not begun or (isinstance(problem, Failed) and problem.code not in PASSING):
+                            if "event" in answer:
+                                cursor = answer.get("cursor") or cursor
+                                yield answer["event"]
+                except (NoAgent, AgentFailed) as problem:
+                    if not begun or (isinstance(problem, AgentFailed) and problem.code not in TEMPORARY_ERRORS):
                         raise
                 if not begun:
                     raise NoAgent(f"the agent of {self.folder} ended while it began the run")
-                await asyncio.sleep(AGAIN_SECONDS)
-                asked = self.listen("follow", run=request.id, cursor=cursor)
+                await asyncio.sleep(RETRY_SECONDS)
+                answers = self.listen("follow", run=request.id, cursor=cursor)
 
     async def cancel(self, request: RunRequest, why: str) -> None:
-        """End a run where it has not ended yet."""
+        """End a run on the servers where it has not ended yet."""
         await self.ask("cancel", run=request.id, why=why, scope=request.scope, token=request.token)
 
-    async def _line(self, reader: asyncio.StreamReader) -> bytes:
+    async def _read_line(self, reader: asyncio.StreamReader) -> bytes:
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
                 line = await reader.readline()
         except TimeoutError as problem:
             raise NoAgent(f"the agent of {self.folder} does not answer; is it stopped, or the disk full?") from problem
-        # Cut off in the middle: it ended while it spoke.
+        # Cut off in the middle: the agent ended while it wrote.
         return line if line.endswith(b"\n") else b""

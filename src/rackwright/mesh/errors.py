@@ -1,7 +1,7 @@
-"""What can go wrong in the mesh, in one flat list.
+"""The errors of the mesh, in one flat list.
 
-Each message is one sentence for a person, with the way out. `code` is stable: it labels the counter and the log line,
-and it is what a peer is told. Nothing here knows how an error is shown.
+The docstring of an error is its default message: one sentence for a person, with the way out. `code` is stable: it
+labels the counter and the log line, and it is sent to peers. Nothing here knows how an error is shown.
 """
 
 

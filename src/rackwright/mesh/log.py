@@ -1,6 +1,6 @@
-"""Structured logs: one JSON object a line, one word for what happened, and fields. No secret is ever a field.
+"""The agent's structured log: one JSON object a line, with one word for the event, and fields. No secret is a field.
 
-What strangers can cause is written at most so often, and what was left out is counted: a flood must not fill the disk.
+Lines that strangers can cause are limited per minute, and those left out are counted: a flood must not fill the disk.
 """
 
 import contextlib
@@ -18,6 +18,8 @@ MEMBER_BURST = 1000
 
 
 class Log:
+    """The log of one agent; `write` takes its lines (by default, they go to standard error)."""
+
     def __init__(self, server: str, write: Callable[[str], object] | None = None) -> None:
         self.server = server
         self._write = write or _to_stderr
@@ -33,15 +35,18 @@ class Log:
         self._line("error", event, fields)
 
     def refused(self, reason: str, **fields: Field) -> None:
-        """Something from outside was refused."""
+        """Log that something from outside was refused."""
         self._bounded(reason, "warning", "refused", {"reason": reason, **fields})
 
     def member(self, event: str, *, matters: bool, **fields: Field) -> None:
-        """Something became of a member. A rogue one may tell of thousands that are made up."""
+        """Log an event about a member.
+
+        Limited too: a rogue member may tell of thousands of members that are made up.
+        """
         self._bounded(event, "warning" if matters else "info", event, dict(fields), MEMBER_BURST)
 
     def _bounded(self, kind: str, level: str, event: str, fields: dict[str, Field], burst: int = BURST) -> None:
-        """A line of a kind of which so many a minute are written; the others are counted."""
+        """Write a line unless `burst` lines of its kind were written in this minute; those left out are counted."""
         begin, count = self._seen.get(kind, (time.monotonic(), 0))
         if time.monotonic() - begin >= 60:
             if count > burst:
@@ -52,7 +57,7 @@ class Log:
             self._line(level, event, fields)
 
     def failed(self, part: str, **fields: Field) -> None:
-        """A part of the agent has failed. As often as something from outside may be written: that may be the cause."""
+        """Log that a part of the agent failed. Limited like lines that strangers can cause: they may be the cause."""
         self._bounded(f"failed {part}", "error", "part_failed", {"part": part, **fields})
 
     def _line(self, level: str, event: str, fields: dict[str, Field]) -> None:
@@ -61,7 +66,7 @@ class Log:
 
 
 def _to_stderr(line: str) -> None:
-    # A full disk, or a reader that went away: there is nobody left to tell, and the agent goes on.
+    # A full disk, or a reader that went away: the line is lost, and the agent goes on.
     with contextlib.suppress(OSError):
         sys.stderr.write(line + "\n")
         sys.stderr.flush()

@@ -1,4 +1,4 @@
-"""The agent's Prometheus metrics, in a registry of their own: two agents in one process share no counters."""
+"""The agent's Prometheus metrics. They have a registry of their own: two agents in one process share no counters."""
 
 import asyncio
 import collections
@@ -15,6 +15,8 @@ from rackwright.mesh.membership.swim import State, Swim
 
 
 class Metrics:
+    """The counters and gauges of one agent."""
+
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         counter = partial(Counter, namespace="rackwright_mesh", registry=self.registry)
@@ -33,7 +35,7 @@ class Metrics:
         self.revocations = gauge("revocations_version", "Version of the revocation list in force")
 
     def watch(self, swim: Swim) -> None:
-        """Show the machine's own counters too."""
+        """Include the counters of a membership machine."""
         self.registry.register(_SwimCounters(swim))
 
     def text(self) -> bytes:
@@ -49,7 +51,7 @@ class _SwimCounters(Collector):
             name = f"rackwright_mesh_swim_{field.name}"
             value = getattr(self.swim.counters, field.name)
             yield CounterMetricFamily(name, "Counted by the membership machine", value)
-        # Counted when they are asked for: at every event it would cost as much as there are members.
+        # Counted when the metrics are read: counting at every event would cost as much as there are members.
         members = GaugeMetricFamily("rackwright_mesh_members", "Members by state", labels=["state"])
         states = collections.Counter(entry.state for entry in self.swim.members())
         for state in State:
@@ -58,7 +60,7 @@ class _SwimCounters(Collector):
 
 
 async def serve(metrics: Metrics, address: Address) -> asyncio.Server:
-    """For a scraper on this server: answers any request with the metrics."""
+    """Serve the metrics over HTTP for a scraper: any request is answered with them."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -69,7 +71,7 @@ async def serve(metrics: Metrics, address: Address) -> asyncio.Server:
                 writer.write(head.encode() + b"Connection: close\r\n\r\n" + body)
                 await writer.drain()
         except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-            # A scraper that went away; it asks again.
+            # The scraper went away; it asks again.
             pass
         finally:
             writer.close()

@@ -1,4 +1,4 @@
-"""Counts and logs what came from outside and was refused: from strangers, from members and out of the datastore."""
+"""Counting and logging of refusals: of input from strangers, from members and out of the datastore."""
 
 from rackwright.mesh.errors import MeshError
 from rackwright.mesh.log import Log
@@ -6,6 +6,8 @@ from rackwright.mesh.metrics import Metrics
 
 
 class Refusals:
+    """Counts refusals in the metrics and writes them to the log."""
+
     def __init__(self, log: Log, metrics: Metrics) -> None:
         self._log, self._metrics = log, metrics
 

@@ -1,4 +1,5 @@
-"""The scripts that iPXE is given. Whatever goes into one is checked against an allow-list first."""
+"""The boot scripts that the server gives to iPXE. All that goes into a script is checked against an allow-list
+first."""
 
 import re
 
@@ -21,14 +22,15 @@ reboot
 
 
 def check_arguments(arguments: str) -> str:
-    """Arguments for a kernel: words of letters, digits and `_ . , : = / @ + -`, with one space between them."""
+    """Return kernel arguments that are safe in a script: words of letters, digits and `_ . , : = / @ + -`, with one
+    space between them."""
     if arguments and not _ARGUMENTS.fullmatch(arguments):
         raise Invalid(f"{arguments[:80]!r} are no kernel arguments: letters, digits and _.,:=/@+- only.")
     return arguments
 
 
-def script(bootenv: str, machine: str, host: str, arguments: str = "") -> str:
-    """What a machine that asks `host` by the name `machine` is told to do."""
+def boot_script(bootenv: str, machine: str, host: str, arguments: str = "") -> str:
+    """Return the iPXE script for a machine: `machine` is the name it asked by, `host` the server that it asked."""
     if not _BOOTENV.fullmatch(bootenv) or not _MACHINE.fullmatch(machine):
         raise Invalid("This is no machine, or no boot environment.")
     if not _HOST.fullmatch(host):

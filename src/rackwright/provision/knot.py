@@ -1,6 +1,6 @@
-"""Knot as this host's DNS server: run as a child, told which zones there are, and filled by signed updates.
+"""Knot as this host's DNS server: run as a child process, configured with its zones, and filled by signed updates.
 
-Without an address to serve on, nothing is run: what would be served is only held.
+Without an address to serve on, no Knot is run, and the published state is only remembered.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from rackwright.domain.names import check_node_name
 from rackwright.domain.networks.dns import DnsState
 from rackwright.private_files import write_private_file
 from rackwright.provision.daemon import Daemon, DaemonFailed, socket_path
-from rackwright.provision.dns_update import DnsClient, Key
+from rackwright.provision.dns_update import DnsClient, TsigKey
 
 PROGRAM, CONTROL = "knotd", "knotc"
 KEY_NAME = "rackwright"
@@ -22,7 +22,7 @@ COMMAND_TIME = 30.0
 
 
 class Knot:
-    """The DNS server of this host."""
+    """The DNS server of this host, by Knot."""
 
     def __init__(
         self,
@@ -41,64 +41,65 @@ class Knot:
         self._launcher = list(launcher)
         self._config = self.folder / "knot.conf"
         self._socket = socket_path(self.folder, "knot.sock")
-        self._held = DnsState()
+        self._published = DnsState()
         self._zones: frozenset[str] = frozenset()
         self.daemon = Daemon(
             [*launcher, program, "-c", str(self._config), "-s", str(self._socket)],
             self.folder,
             self._socket,
-            self._answers,
+            self._is_answering,
         )
 
     @property
     def serves(self) -> bool:
+        """Whether this host serves DNS at all."""
         return self.address is not None
 
     async def start(self) -> str:
-        """Have it run; what runs."""
+        """Start Knot if it does not run, and return a description of what runs."""
         if not self.serves:
             return "this server has no address to serve DNS on (--dns-address)"
         if not self._config.exists():
             self._write_config(())
-        await self.daemon.ensure()
+        await self.daemon.ensure_ready()
         return f"Knot on {self.address} port {self._port}"
 
     async def publish(self, state: DnsState) -> None:
-        """Serve just this from now on: compared with what is served, zone by zone."""
-        self._held = state
+        """Serve exactly `state` from now on, changing only the records that differ, zone by zone."""
+        self._published = state
         if not self.serves:
             return
         await self.start()
         await self._set_zones(state.zones)
         client = self._client()
-        for zone, wanted in sorted(state.zones.items()):
-            found = await client.records(zone)
-            await client.update(zone, found - wanted, wanted - found)
+        for zone, records in sorted(state.zones.items()):
+            served = await client.read_records(zone)
+            await client.update(zone, served - records, records - served)
 
     async def served(self) -> DnsState:
-        """What is served now, asked of the server itself."""
+        """Return the state that is served now, read from Knot itself."""
         if not self.serves:
-            return self._held
+            return self._published
         client = self._client()
-        zones = {zone: await client.records(zone) for zone in sorted(self._zones)}
-        return DnsState(self._held.generation, zones)
+        zones = {zone: await client.read_records(zone) for zone in sorted(self._zones)}
+        return DnsState(self._published.generation, zones)
 
     async def stop(self) -> None:
         await self.daemon.stop()
 
-    # --- its configuration
+    # --- configuration
 
     async def _set_zones(self, zones: Collection[str]) -> None:
-        names = frozenset(_checked(zone) for zone in zones)
+        names = frozenset(_check_zone(zone) for zone in zones)
         for zone in names:
             self._write_zone(zone)
         if self._write_config(sorted(names)) or names != self._zones:
-            await self._command("reload")
+            await self._run_control("reload")
         self._zones = names
 
     def _write_config(self, zones: Sequence[str]) -> bool:
-        """Whether it is another one than before."""
-        secret = base64.b64encode(self._key().secret).decode()
+        """Write the configuration; return whether it differs from the one before."""
+        secret = base64.b64encode(self._read_key().secret).decode()
         lines = [
             "server:",
             f"    rundir: {_quoted(str(self.folder))}",
@@ -122,42 +123,46 @@ class Knot:
         return self._write(self._config, "\n".join(lines) + "\n")
 
     def _write_zone(self, zone: str) -> None:
-        """A zone begins with nothing but its head; one that is there already is changed by updates only."""
+        """Write a new zone with nothing but its head; one that exists is changed by updates only."""
         file = self.folder / f"{zone}.zone"
         if not file.exists():
             head = f"{zone}. 3600 SOA {self._host}. hostmaster.{zone}. 1 3600 600 604800 60"
             self._write(file, f"{head}\n{zone}. 3600 NS {self._host}.\n")
 
     def _write(self, file: Path, text: str) -> bool:
+        """Write a file unless it has that text already; return whether it was written."""
         if file.exists() and file.read_text() == text:
             return False
         write_private_file(file, text.encode())
         return True
 
-    def _key(self) -> Key:
-        """Made at the first start, and this host's own: only who may read its home may change its zones."""
+    def _read_key(self) -> TsigKey:
+        """Return the key that signs updates, making it at the first start.
+
+        The key is this host's own: only those who may read its home may change its zones.
+        """
         path = self.folder / "tsig.key"
         try:
             secret = base64.b64decode(path.read_text())
         except FileNotFoundError:
             secret = secrets.token_bytes(32)
             self._write(path, base64.b64encode(secret).decode() + "\n")
-        return Key(KEY_NAME, secret)
+        return TsigKey(KEY_NAME, secret)
 
     def _client(self) -> DnsClient:
         assert self.address is not None
-        return DnsClient(self.address, self._port, self._key())
+        return DnsClient(self.address, self._port, self._read_key())
 
-    # --- its control program
+    # --- control program
 
-    async def _answers(self) -> bool:
+    async def _is_answering(self) -> bool:
         try:
-            await self._command("status")
+            await self._run_control("status")
         except DaemonFailed:
             return False
         return True
 
-    async def _command(self, *words: str) -> None:
+    async def _run_control(self, *words: str) -> None:
         command = [*self._launcher, CONTROL, "-s", str(self._socket), "-t", str(int(COMMAND_TIME)), *words]
         try:
             process = await asyncio.create_subprocess_exec(
@@ -170,8 +175,11 @@ class Knot:
             raise DaemonFailed(f"Knot refused {words[0]}: {output.decode(errors='replace').strip()[:1000]}")
 
 
-def _checked(zone: str) -> str:
-    """A zone's name is that of nodes without the first label, or a reverse one: letters, digits, '-' and dots."""
+def _check_zone(zone: str) -> str:
+    """Return the name of a zone if it is safe in a configuration: letters, digits, '-' and dots.
+
+    A zone has the name of nodes without the first label, or is a reverse zone.
+    """
     check_node_name(f"x.{zone}")
     return zone
 

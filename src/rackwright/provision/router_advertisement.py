@@ -1,6 +1,6 @@
-"""An empty router advertisement: no prefix, no router, lifetime 0. Unless one answers, iPXE waits 16 s for it.
+"""Sending empty router advertisements, for which iPXE would otherwise wait 16 s: no prefix, no router, lifetime 0.
 
-All machines hear each of them, so one answers everybody who asked of late, however many that were.
+Every advertisement reaches all machines, so one answers all the machines that asked of late, however many they are.
 """
 
 import asyncio
@@ -15,17 +15,17 @@ log = logging.getLogger(__name__)
 
 SOLICITATION, ADVERTISEMENT = 133, 134
 HOP_LIMIT = 255
-"""Of every neighbour discovery packet: one that came from farther away has less, and is not heard."""
+"""The hop limit of every neighbour discovery packet: one that came from farther away has less, and is ignored."""
 ALL_NODES, ALL_ROUTERS = "ff02::1", "ff02::2"
-EMPTY = struct.pack("!BBHBBHII", ADVERTISEMENT, 0, 0, 64, 0, 0, 0, 0)
+EMPTY_ADVERTISEMENT = struct.pack("!BBHBBHII", ADVERTISEMENT, 0, 0, 64, 0, 0, 0, 0)
 """The kernel fills in the checksum."""
 PAUSE = 1.0
-"""Seconds between two of them at least."""
+"""Seconds between two advertisements at least."""
 MOST_AT_ONCE = 1000
-"""Packets that are taken from the kernel before anybody else has a turn."""
+"""Packets that are taken from the kernel before other tasks have a turn."""
 
 
-def _socket(interface: str) -> socket.socket:
+def _open_socket(interface: str) -> socket.socket:
     index = socket.if_nametoindex(interface)
     raw = socket.socket(socket.AF_INET6, socket.SOCK_RAW, socket.IPPROTO_ICMPV6)
     try:
@@ -42,7 +42,7 @@ def _socket(interface: str) -> socket.socket:
 
 
 async def _wait_for_solicitation(raw: socket.socket) -> None:
-    """Until somebody asks. Whoever asked as well up to now is answered by the same answer."""
+    """Wait until a machine asks, and drop the other packets received so far: one answer serves all that asked."""
     loop = asyncio.get_running_loop()
     while (await loop.sock_recv(raw, 1500))[:1] != bytes([SOLICITATION]):
         pass
@@ -52,7 +52,7 @@ async def _wait_for_solicitation(raw: socket.socket) -> None:
 
 
 async def _answer(raw: socket.socket, interface: str, send: Callable[[], Awaitable[None]]) -> None:
-    """Answer for ever. A link that is down, has no address yet, or is too busy to send, is tried again."""
+    """Answer solicitations for ever. A link that is down, has no address yet, or is too busy, is tried again."""
     in_trouble = False
     while True:
         try:
@@ -60,7 +60,7 @@ async def _answer(raw: socket.socket, interface: str, send: Callable[[], Awaitab
             await send()
             in_trouble = False
         except OSError as error:
-            if not in_trouble:  # told once for as long as it lasts
+            if not in_trouble:  # logged once for as long as it lasts
                 log.warning("no router advertisement on %s for a while: %s", interface, error)
             in_trouble = True
         await asyncio.sleep(PAUSE)
@@ -68,12 +68,12 @@ async def _answer(raw: socket.socket, interface: str, send: Callable[[], Awaitab
 
 @asynccontextmanager
 async def advertising(interface: str) -> AsyncIterator[None]:
-    """Answer router solicitations on one interface."""
+    """Answer router solicitations on one interface while the context is open."""
     loop = asyncio.get_running_loop()
-    with _socket(interface) as raw:
+    with _open_socket(interface) as raw:
 
         async def send() -> None:
-            await loop.sock_sendto(raw, EMPTY, (ALL_NODES, 0, 0, socket.if_nametoindex(interface)))
+            await loop.sock_sendto(raw, EMPTY_ADVERTISEMENT, (ALL_NODES, 0, 0, socket.if_nametoindex(interface)))
 
         task = asyncio.create_task(_answer(raw, interface, send), name=f"router advertisement on {interface}")
         try:

@@ -1,10 +1,10 @@
-"""A TFTP server for firmware that knows nothing better: it reads out a fixed map of files, and nothing else.
+"""A TFTP server for firmware that knows nothing better: it serves a fixed map of files for reading, and nothing else.
 
 RFC 1350 with blksize and tsize (RFC 2347 to 2349). A name is looked up, never opened as a path. Each transfer has a
-port of its own, as the protocol wants it, and there are only so many at once. Anybody can ask in the name of addresses
-that will never answer, so when there are as many as there may be, the one goes whose client is silent for longest; if
-none is, one of the address that has most of them. Only requests are answered: whoever answers errors with an error can
-be set, by one packet in another server's name, to exchange them with that one for ever.
+port of its own, as the protocol requires, and their number is limited. Anybody can ask in the name of addresses that
+will never answer, so at the limit a new transfer replaces the one whose client is silent for longest; if none is
+silent, one of the address that has most of them. Only requests are answered: a server that answers errors with an error
+can be set, by one packet in another server's name, to exchange errors with that one for ever.
 """
 
 import asyncio
@@ -21,31 +21,33 @@ log = logging.getLogger(__name__)
 
 Address = tuple[str, int]
 Files = Callable[[], Mapping[str, Path]]
-"""name -> file: all that there is."""
+"""Returns the map of all files that are served: name -> file."""
 
 RRQ, WRQ, DATA, ACK, ERROR, OACK = 1, 2, 3, 4, 5, 6
 REQUESTS = (RRQ, WRQ)
 NOT_FOUND, NOT_ALLOWED, ILLEGAL = 1, 2, 4
 BLOCK = 512
 LARGEST_BLOCK = 1468
-"""What fits an Ethernet frame: firmware does not put fragments together."""
+"""Bytes that fit an Ethernet frame: firmware does not put fragments together."""
 MOST_TRANSFERS = 128
 MOST_PER_ADDRESS = 4
 TRIES = 6
 FIRST_WAIT = 0.5
 """Seconds before a block is sent again; doubled with each try."""
 SILENT = 2.0
-"""Seconds without a word of its client after which a transfer may have to make room for another."""
+"""Seconds without an acknowledgement after which a transfer may be replaced by another."""
 
 
 @dataclass(frozen=True)
 class Request:
+    """A read request: the name of a file, and the options of the transfer."""
+
     name: str
     options: Mapping[str, str]
 
 
 def parse_request(packet: bytes) -> Request | None:
-    """A read request; None if it is none, or not well formed."""
+    """Return the read request in a packet; None if it is none, or not well formed."""
     if len(packet) > 512 or packet[:2] != RRQ.to_bytes(2, "big") or not packet.endswith(b"\0"):
         return None
     try:
@@ -60,31 +62,31 @@ def parse_request(packet: bytes) -> Request | None:
     return Request(words[0], {key.lower(): value for key, value in pairs})
 
 
-def agreed(options: Mapping[str, str], size: int) -> dict[str, str]:
-    """The options of a request that are taken, with the values they get."""
-    taken: dict[str, str] = {}
-    wanted = options.get("blksize", "")
-    if wanted.isdecimal() and 8 <= int(wanted) <= 65464:
-        taken["blksize"] = str(min(int(wanted), LARGEST_BLOCK))
+def negotiate_options(options: Mapping[str, str], size: int) -> dict[str, str]:
+    """Return the options of a request that are accepted, with the values they get."""
+    accepted: dict[str, str] = {}
+    block_size = options.get("blksize", "")
+    if block_size.isdecimal() and 8 <= int(block_size) <= 65464:
+        accepted["blksize"] = str(min(int(block_size), LARGEST_BLOCK))
     if "tsize" in options:
-        taken["tsize"] = str(size)
-    return taken
+        accepted["tsize"] = str(size)
+    return accepted
 
 
-def refusal(code: int, text: str) -> bytes:
+def error_packet(code: int, text: str) -> bytes:
     return ERROR.to_bytes(2, "big") + code.to_bytes(2, "big") + text.encode() + b"\0"
 
 
 class _Transfer(asyncio.DatagramProtocol):
-    """One file to one client. Whoever else writes to its port is not heard."""
+    """The transfer of one file to one client. Packets of others to its port are ignored."""
 
-    def __init__(self, client: Address, heard: Callable[[], None]) -> None:
+    def __init__(self, client: Address, on_acknowledged: Callable[[], None]) -> None:
         self._client = client
-        self._heard = heard
+        self._on_acknowledged = on_acknowledged
         self._acknowledged = asyncio.Event()
         self._expected = -1
         self.over = False
-        """The client is done, or wants no more."""
+        """Whether the client is done, or wants no more."""
 
     def datagram_received(self, data: bytes, addr: Address) -> None:
         if addr[:2] != self._client[:2] or len(data) < 4:
@@ -94,11 +96,11 @@ class _Transfer(asyncio.DatagramProtocol):
             self.over = True
             self._acknowledged.set()
         elif kind == ACK and number == self._expected:
-            self._heard()
+            self._on_acknowledged()
             self._acknowledged.set()
 
     async def send(self, transport: asyncio.DatagramTransport, packet: bytes, number: int) -> bool:
-        """Send until it is acknowledged; whether the transfer goes on."""
+        """Send a packet until it is acknowledged; return whether the transfer goes on."""
         self._expected = number
         self._acknowledged.clear()
         wait = FIRST_WAIT
@@ -115,24 +117,24 @@ class _Transfer(asyncio.DatagramProtocol):
 
 
 @dataclass
-class _Place:
-    """What one transfer takes up."""
+class _TransferRecord:
+    """The address of a transfer's client, and when that client last acknowledged a packet."""
 
     source: str
-    heard_at: float
-    """When its client last said something, by the clock of the event loop."""
+    acknowledged_at: float
+    """The time of the last acknowledgement, by the clock of the event loop."""
 
-    def heard(self) -> None:
-        self.heard_at = asyncio.get_running_loop().time()
+    def note_acknowledged(self) -> None:
+        self.acknowledged_at = asyncio.get_running_loop().time()
 
 
 class TftpServer(asyncio.DatagramProtocol):
-    """Hears requests; each that is taken becomes a task."""
+    """Receives requests, and starts a task for each that is accepted."""
 
     def __init__(self, files: Files, host: str) -> None:
         self._files = files
         self._host = host
-        self._transfers: dict[asyncio.Task[None], _Place] = {}
+        self._transfers: dict[asyncio.Task[None], _TransferRecord] = {}
         self._transport: asyncio.DatagramTransport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -143,43 +145,43 @@ class TftpServer(asyncio.DatagramProtocol):
             return
         request = parse_request(data)
         if request is None:
-            self._answer(refusal(ILLEGAL, "only reading, as octets"), addr)
+            self._answer(error_packet(ILLEGAL, "only reading, as octets"), addr)
             return
         path = self._files().get(request.name.lstrip("/"))
         if path is None:
             log.info("tftp: %s asked for %r, which is not served", addr[0], request.name[:80])
-            self._answer(refusal(NOT_FOUND, "no such file"), addr)
+            self._answer(error_packet(NOT_FOUND, "no such file"), addr)
             return
-        if not self._has_room(addr[0]):
+        if not self._make_room(addr[0]):
             return  # it asks again by itself
-        place = _Place(addr[0], asyncio.get_running_loop().time())
-        task = asyncio.create_task(self._transfer(path, request, addr, place), name=f"tftp {addr[0]}")
-        self._transfers[task] = place
+        record = _TransferRecord(addr[0], asyncio.get_running_loop().time())
+        task = asyncio.create_task(self._transfer(path, request, addr, record), name=f"tftp {addr[0]}")
+        self._transfers[task] = record
         task.add_done_callback(lambda ended: self._transfers.pop(ended, None))
 
-    def _has_room(self, source: str) -> bool:
-        """Whether there is room for one more, if need be in place of another."""
-        shares = Counter(place.source for place in self._transfers.values())
+    def _make_room(self, source: str) -> bool:
+        """Return whether one more transfer can start; if need be, end another for it."""
+        shares = Counter(record.source for record in self._transfers.values())
         if shares[source] >= MOST_PER_ADDRESS:
             return False
         if len(self._transfers) < MOST_TRANSFERS:
             return True
-        task = self._dispensable(shares, source)
+        task = self._transfer_to_end(shares, source)
         if task is None:
             return False
         del self._transfers[task]
         task.cancel()
         return True
 
-    def _dispensable(self, shares: Counter[str], source: str) -> asyncio.Task[None] | None:
-        """The transfer that makes room for `source`: a silent client's, or one of an address that has too many."""
-        task, place = min(self._transfers.items(), key=lambda item: item[1].heard_at)
-        if asyncio.get_running_loop().time() - place.heard_at >= SILENT:
+    def _transfer_to_end(self, shares: Counter[str], source: str) -> asyncio.Task[None] | None:
+        """Return the transfer to end for one of `source`: a silent client's, or one of an address that has too many."""
+        task, record = min(self._transfers.items(), key=lambda item: item[1].acknowledged_at)
+        if asyncio.get_running_loop().time() - record.acknowledged_at >= SILENT:
             return task
         greedy, share = shares.most_common(1)[0]
         if share <= shares[source] + 1:
             return None
-        return next(task for task, place in self._transfers.items() if place.source == greedy)
+        return next(task for task, record in self._transfers.items() if record.source == greedy)
 
     async def close(self) -> None:
         tasks = list(self._transfers)
@@ -191,18 +193,18 @@ class TftpServer(asyncio.DatagramProtocol):
         assert self._transport is not None
         self._transport.sendto(packet, to)
 
-    async def _transfer(self, path: Path, request: Request, client: Address, place: _Place) -> None:
+    async def _transfer(self, path: Path, request: Request, client: Address, record: _TransferRecord) -> None:
         try:
             with path.open("rb") as file:
-                await self._deliver(file, request, client, place)
+                await self._deliver(file, request, client, record)
         except OSError as error:
             log.warning("tftp: %s for %s: %s", path.name, client[0], error)
 
-    async def _deliver(self, file: BinaryIO, request: Request, client: Address, place: _Place) -> None:
-        options = agreed(request.options, os.fstat(file.fileno()).st_size)
+    async def _deliver(self, file: BinaryIO, request: Request, client: Address, record: _TransferRecord) -> None:
+        options = negotiate_options(request.options, os.fstat(file.fileno()).st_size)
         loop = asyncio.get_running_loop()
         transport, transfer = await loop.create_datagram_endpoint(
-            lambda: _Transfer(client, place.heard), local_addr=(self._host, 0), remote_addr=client
+            lambda: _Transfer(client, record.note_acknowledged), local_addr=(self._host, 0), remote_addr=client
         )
         try:
             if options:
@@ -223,7 +225,7 @@ class TftpServer(asyncio.DatagramProtocol):
 
 @asynccontextmanager
 async def serving_tftp(files: Files, host: str, port: int = 69) -> AsyncIterator[int]:
-    """Serve `files` on one address; gives the port."""
+    """Serve `files` on one address while the context is open; yield the port."""
     loop = asyncio.get_running_loop()
     transport, server = await loop.create_datagram_endpoint(lambda: TftpServer(files, host), local_addr=(host, port))
     try:

@@ -1,4 +1,4 @@
-"""How a node is spoken to: SSH, the local host or the mesh; what is sent there, and what comes back.
+"""Reaching nodes over SSH, on the local host or through the mesh: what is sent to a node, and what comes back.
 
 Used by jigs and hammers. It must never know the store, nor which role is being worked on.
 """

@@ -1,8 +1,8 @@
-"""Attributes in the form that a shell on a node can read and write without a JSON parser. Pure.
+"""Attributes as lines of text, which a shell on a node reads and writes without a JSON parser. Pure.
 
 One attribute a line, `PATH TAB TYPE TAB VALUE`: maps and lists too, as JSON. A path starts with a slash; `~1` in it
 stands for a slash within a key, `~0` for `~`, `~n` for a line end and `~t` for a tab. A value has its backslashes, tabs
-and line ends escaped. The shell's half of this is `node/lib/attributes`.
+and line ends escaped. `node/lib/attributes` is the counterpart in shell.
 """
 
 import copy
@@ -21,17 +21,17 @@ MOST_LINES = 10_000
 """Attributes that the scripts of one run may write. All are read at once, while the server does nothing else."""
 LONGEST_PATH = 4096
 LONGEST_INDEX = 9
-"""Digits."""
+"""Digits of an index into a list."""
 SHOWN = 80
 """Characters of a path or value that a message shows."""
 
 
 class BadAttribute(ValueError):
-    """What a script wrote cannot be an attribute. The message names the path."""
+    """A line that a script wrote is no attribute. The message names the path."""
 
 
-def lines(attributes: JsonObject) -> Iterator[str]:
-    """Every value of `attributes`, the whole first, each with its path."""
+def attribute_lines(attributes: JsonObject) -> Iterator[str]:
+    """Yield a line for every value of `attributes` with its path; the line of the root object comes first."""
     yield from _lines("", attributes)
 
 
@@ -55,11 +55,13 @@ def _compact(value: Json) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).translate(_ESCAPES)
 
 
-def wall_from(written: str, sent: JsonObject) -> JsonObject:
-    """What the lines in `written` say, as one object. `sent` is what the scripts could read: where that has a list, an
-    index in a path means an element of it, and the whole list comes back.
+def parse_wall(written: str, sent: JsonObject) -> JsonObject:
+    """Return the lines in `written` as one object, the wall.
 
-    The lines come from the node: BadAttribute if the helpers there cannot have written one.
+    `sent` holds the attributes that the scripts could read: where `sent` has a list, an index in a path means an
+    element of that list, and the whole list is in the wall.
+
+    The lines come from the node: BadAttribute if the helpers there cannot have written one of them.
     """
     wall: JsonObject = {}
     copied: set[tuple[str, ...]] = set()
@@ -67,13 +69,13 @@ def wall_from(written: str, sent: JsonObject) -> JsonObject:
         raise BadAttribute(f"they wrote attributes more than {MOST_LINES} times. Write maps and lists whole, with -j.")
     for line in written.split("\n"):
         if line:
-            path, kind, value = _parts(line)
-            _put(wall, sent, path, _value(path, kind, _unescape(value)), copied)
+            path, kind, text = _split_line(line)
+            _put(wall, sent, path, _parse_value(path, kind, _unescape(text)), copied)
     return wall
 
 
-def _parts(line: str) -> tuple[str, str, str]:
-    """Path, kind and value of a line."""
+def _split_line(line: str) -> tuple[str, str, str]:
+    """Return the path, the kind and the escaped value of a line."""
     parts = line.split("\t")
     if len(parts) != 3 or not parts[0].startswith("/"):
         raise BadAttribute(f"{line[:SHOWN]!r} is no line that write_attribute writes")
@@ -83,7 +85,7 @@ def _parts(line: str) -> tuple[str, str, str]:
     return path, kind, value
 
 
-def _value(path: str, kind: str, text: str) -> Json:
+def _parse_value(path: str, kind: str, text: str) -> Json:
     if kind == "s":
         return text
     try:
@@ -99,7 +101,10 @@ def _refuse_constant(name: str) -> Json:
 
 
 def _check_text(value: Json) -> None:
-    """JSON can say more than text can hold, and the database refuses it only after the run."""
+    """Raise ValueError if a text in `value` cannot be stored.
+
+    JSON can express texts that the database does not hold, and the database refuses them only after the run.
+    """
     match value:
         case str():
             if "\0" in value:
@@ -128,25 +133,27 @@ def _unescaped(letter: str) -> str:
 
 
 def _put(wall: JsonObject, sent: JsonObject, path: str, value: Json, copied: set[tuple[str, ...]]) -> None:
-    """Write a value into the wall. `copied` are the lists that were taken over from what was sent: each once, since it
-    may be long."""
+    """Write a value into the wall at `path`.
+
+    `copied` holds the paths of the lists that were copied from `sent`: each is copied only once, since it may be long.
+    """
     keys = [_unescape_key(key) for key in path[1:].split("/")]
-    place: Json = wall
-    known: Json = sent
+    container: Json = wall
+    sent_value: Json = sent
     for depth, key in enumerate(keys):
-        known = _child(known, key)
-        last = depth == len(keys) - 1
-        if not last and isinstance(known, list) and not isinstance(_child(place, key), dict | list):
+        sent_value = _child(sent_value, key)
+        is_last = depth == len(keys) - 1
+        if not is_last and isinstance(sent_value, list) and not isinstance(_child(container, key), dict | list):
             _note_copy(copied, path, tuple(keys[: depth + 1]))
-        if isinstance(place, list):
-            position = _position(path, key, len(place))
-            if position == len(place):
-                place.append(None)
-            place[position] = value if last else _room(place[position], known)
-            place = place[position]
-        elif isinstance(place, dict):
-            place[key] = value if last else _room(place.get(key), known)
-            place = place[key]
+        if isinstance(container, list):
+            position = _position(path, key, len(container))
+            if position == len(container):
+                container.append(None)
+            container[position] = value if is_last else _container_for(container[position], sent_value)
+            container = container[position]
+        elif isinstance(container, dict):
+            container[key] = value if is_last else _container_for(container.get(key), sent_value)
+            container = container[key]
 
 
 def _note_copy(copied: set[tuple[str, ...]], path: str, keys: tuple[str, ...]) -> None:
@@ -155,11 +162,12 @@ def _note_copy(copied: set[tuple[str, ...]], path: str, keys: tuple[str, ...]) -
     copied.add(keys)
 
 
-def _room(there: Json, known: Json) -> Json:
-    """The map or list to write into: what the scripts wrote already, else the list they were sent, else a new map."""
-    if isinstance(there, dict | list):
-        return there
-    return copy.deepcopy(known) if isinstance(known, list) else {}
+def _container_for(written: Json, sent_value: Json) -> Json:
+    """Return the map or list to write into: the one the scripts wrote already, else a copy of the list they were sent,
+    else a new map."""
+    if isinstance(written, dict | list):
+        return written
+    return copy.deepcopy(sent_value) if isinstance(sent_value, list) else {}
 
 
 def _child(value: Json, key: str) -> Json:

@@ -1,4 +1,5 @@
-"""The wrapper on the server's own host: a child process in place of an SSH channel, and nothing else is different."""
+"""Running the wrapper on the server's own host: a child process takes the place of an SSH channel, all else is
+equal."""
 
 import asyncio
 import os
@@ -7,15 +8,15 @@ from rackwright.reach.conversation import Conversation, Throttle
 from rackwright.reach.ssh_connections import Unreachable
 
 PASSED_ON = ("PATH", "HOME", "LANG", "TZ")
-"""What scripts get of the server's environment; the rest may hold what is none of their business."""
+"""The variables of the server's environment that scripts get; others may hold what is none of their business."""
 
 
-class LocalLine(asyncio.SubprocessProtocol):
-    """Feeds the conversation from a child process."""
+class LocalWrapper(asyncio.SubprocessProtocol):
+    """A child process that runs the wrapper, feeding the conversation with its output."""
 
-    def __init__(self, talk: Conversation) -> None:
-        self._talk = talk
-        self._throttle = Throttle(talk, self._pause, self._resume)
+    def __init__(self, conversation: Conversation) -> None:
+        self._conversation = conversation
+        self._throttle = Throttle(conversation, self._pause, self._resume)
         self._transport: asyncio.SubprocessTransport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -24,16 +25,16 @@ class LocalLine(asyncio.SubprocessProtocol):
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
         if fd == 1:
-            self._talk.output.feed(data)
+            self._conversation.output.feed(data)
         else:
-            self._talk.control(data)
-        self._throttle.look()
+            self._conversation.feed_control(data)
+        self._throttle.check()
 
     def process_exited(self) -> None:
-        self._talk.exited()
+        self._conversation.exited()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._talk.closed(exc or ConnectionError("the wrapper was killed"))
+        self._conversation.closed(exc or ConnectionError("the wrapper was killed"))
 
     def write(self, data: bytes) -> None:
         self._input().write(data)
@@ -65,12 +66,13 @@ class LocalLine(asyncio.SubprocessProtocol):
         return pipe
 
 
-async def start_here(command: str, talk: Conversation) -> LocalLine:
+async def start_local_wrapper(command: str, conversation: Conversation) -> LocalWrapper:
+    """Start the wrapper's command in a shell on this host."""
     environment = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
     try:
-        _, line = await asyncio.get_running_loop().subprocess_exec(
-            lambda: LocalLine(talk), "sh", "-c", command, env=environment, start_new_session=True
+        _, wrapper = await asyncio.get_running_loop().subprocess_exec(
+            lambda: LocalWrapper(conversation), "sh", "-c", command, env=environment, start_new_session=True
         )
     except OSError as error:
         raise Unreachable(f"No shell can be started on the server's own host ({error}).") from error
-    return line
+    return wrapper

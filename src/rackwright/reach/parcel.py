@@ -1,7 +1,7 @@
-"""What the script jig sends to a node: one command, and one archive on its standard input.
+"""The parcel that the script jig sends to a node for a run: one command, and one archive on its standard input.
 
 The archive holds the wrapper, the helpers, the role's scripts and the attributes, so that a run costs one round
-trip. The node's half is in `node/`.
+trip. The files that run on the node are in `node/`.
 """
 
 import io
@@ -15,12 +15,13 @@ from functools import cache
 from pathlib import Path
 
 from rackwright.domain.runs import Run
-from rackwright.reach.attribute_lines import lines
+from rackwright.reach.attribute_lines import attribute_lines
 
 NODE_FILES = Path(__file__).parent / "node"
 SCRIPT_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99}")
 FOLDER = re.compile(r"(/[A-Za-z0-9_.-]+)+")
 LARGEST = 64 * 2**20
+"""Bytes of an archive."""
 
 
 class BadParcel(ValueError):
@@ -28,11 +29,11 @@ class BadParcel(ValueError):
 
 
 @dataclass(frozen=True)
-class Places:
+class NodeFolders:
     """Folders of the wrapper on a node. Both belong to the user that scripts run as, and to nobody else."""
 
     locks: str = "/run/rackwright"
-    """Who may run. Gone after a reboot, like the processes it speaks of."""
+    """The locks that say which run may work. Gone after a reboot, like the processes that hold them."""
     work: str = "/var/lib/rackwright/runs"
     """The scripts while they run. Not below /run, from which many systems execute nothing."""
 
@@ -46,35 +47,38 @@ class Places:
 
 @dataclass(frozen=True)
 class Parcel:
+    """The command, the archive and the nonce of one run."""
+
     command: str
-    """To be given to a shell."""
+    """A line for a shell."""
     archive: bytes
     nonce: str
-    """Marks what the wrapper says, so that nothing else is taken for it."""
+    """Marks the lines of the wrapper, so that no other line is taken for one."""
 
 
-def pack(run: Run, scripts: Sequence[Path], places: Places, nonce: str) -> Parcel:
-    """The parcel of a run. `nonce` must be new for each."""
-    return pack_files(run, _read_scripts(scripts), {}, places, nonce)
+def pack(run: Run, scripts: Sequence[Path], folders: NodeFolders, nonce: str) -> Parcel:
+    """Return the parcel of a run, with scripts read from files. `nonce` must be new for each."""
+    return pack_files(run, _read_scripts(scripts), {}, folders, nonce)
 
 
 def pack_files(
-    run: Run, scripts: Sequence[tuple[str, bytes]], more: Mapping[str, bytes], places: Places, nonce: str
+    run: Run, scripts: Sequence[tuple[str, bytes]], more: Mapping[str, bytes], folders: NodeFolders, nonce: str
 ) -> Parcel:
-    """The same from what is in memory: scripts in their order, and `more` files to lie beside them."""
+    """Return the parcel of a run, with files from memory: scripts in their order, and `more` files to lie beside
+    them."""
     files = [(f"scripts/{name}", content, 0o700) for name, content in scripts]
     files += [(f"more/{name}", content, 0o600) for name, content in more.items()]
     files.append(("attrs.json", json.dumps(run.input, ensure_ascii=False, indent=1).encode(errors="replace"), 0o600))
-    files.append(("index", "".join(f"{line}\n" for line in lines(run.input)).encode(errors="replace"), 0o600))
+    files.append(("index", "".join(f"{line}\n" for line in attribute_lines(run.input)).encode(errors="replace"), 0o600))
     files.append(("written", b"", 0o600))
     files.append(("lib/environment", _environment(run), 0o600))
-    archive = _wrapper() + _archive(files) + bytes(2 * tarfile.BLOCKSIZE)
+    archive = _wrapper_archive() + _archive(files) + bytes(2 * tarfile.BLOCKSIZE)
     if len(archive) > LARGEST:
         raise BadParcel(
             f"Scripts and attributes of role {run.role} for node {run.node} are {len(archive) / 2**20:.0f} MiB;"
             f" at most {LARGEST / 2**20:.0f} can be sent. Let the scripts fetch what is large."
         )
-    return Parcel(_command(run.token, nonce, places, len(archive)), archive, nonce)
+    return Parcel(_command(run.token, nonce, folders, len(archive)), archive, nonce)
 
 
 def _read_scripts(scripts: Sequence[Path]) -> list[tuple[str, bytes]]:
@@ -97,9 +101,9 @@ def _environment(run: Run) -> bytes:
     return "".join(f"export {name}={shlex.quote(value)}\n" for name, value in values.items()).encode()
 
 
-def _command(token: int, nonce: str, places: Places, size: int) -> str:
-    """One line of the smallest shell language, handed to `sh` whatever the login shell is."""
-    locks, work = places.locks, places.work
+def _command(token: int, nonce: str, folders: NodeFolders, size: int) -> str:
+    """Return the command: one line in what every shell understands, handed to `sh` whatever the login shell is."""
+    locks, work = folders.locks, folders.work
     folder = f"{work}/run-{token}-{nonce}"
     line = (
         f"umask 077; trap 'cd /; rm -rf {folder}; exit 1' HUP INT TERM;"
@@ -112,15 +116,15 @@ def _command(token: int, nonce: str, places: Places, size: int) -> str:
 
 
 @cache
-def _wrapper() -> bytes:
-    """The part of the archive that is the same for every run."""
+def _wrapper_archive() -> bytes:
+    """Return the part of the archive that is the same for every run."""
     programs = [(f"bin/{path.name}", path.read_bytes(), 0o700) for path in sorted((NODE_FILES / "bin").iterdir())]
     libraries = [(f"lib/{path.name}", path.read_bytes(), 0o600) for path in sorted((NODE_FILES / "lib").iterdir())]
     return _archive(programs + libraries)
 
 
 def _archive(files: Sequence[tuple[str, bytes, int]]) -> bytes:
-    """Entries without the end mark, so that two can be joined."""
+    """Return tar entries without the end mark, so that two archives can be joined."""
     target = io.BytesIO()
     for name, content, mode in files:
         entry = tarfile.TarInfo(name)

@@ -1,4 +1,4 @@
-"""Connections to nodes over SSH: one a node, kept while it is used, and only to the host key that is pinned."""
+"""SSH connections to nodes: one a node, pooled while it is used, and only to the host key that is pinned."""
 
 import asyncio
 import contextlib
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import asyncssh
 
 from rackwright.domain.machines.ssh_login import PORT, ROOT
-from rackwright.reach.parcel import Places
+from rackwright.reach.parcel import NodeFolders
 
 KEEPALIVE_MISSES = 3
 HOST_KEY_ALGORITHMS = [
@@ -23,21 +23,22 @@ HOST_KEY_ALGORITHMS = [
     "rsa-sha2-512",
     "rsa-sha2-256",
 ]
-"""All but those that are no longer safe."""
+"""All host key algorithms but those that are no longer safe."""
 
 KEY_EXCHANGES = "-*group-exchange*,rsa*"
-"""All but those in which the node chooses numbers to compute with, in the event loop, before it has proved anything."""
+"""All key exchanges but those in which the node chooses numbers to compute with, in the event loop, before it has
+proved anything."""
 
-NONSENSE = (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError)
-"""What asyncssh raises besides its own errors where the other side sends numbers or keys that cannot be."""
+MALFORMED_PEER_ERRORS = (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError)
+"""Errors that asyncssh raises besides its own where the other side sends impossible numbers or keys."""
 
 RECEIVE_BUFFER = 32 * 1024
 """Bytes that the kernel keeps of what a node sends. All of them are worked off at once, and a node that sends thousands
 of tiny packets must not keep the server from other work for long."""
 
 WINDOW = 256 * 1024
-"""Bytes that a node may send of a command's output before somebody takes them: what is kept while the log of its run is
-full. Larger ones gain nothing on the networks of a rack."""
+"""Bytes of a command's output that a node may send before they are read: so much is held while the log of its run is
+full. A larger window gains nothing on the networks of a rack."""
 
 ANSWER_LIMIT = 64 * 1024
 """Bytes that a node may answer a short question with."""
@@ -45,7 +46,7 @@ ANSWER_LIMIT = 64 * 1024
 
 @dataclass(frozen=True)
 class Target:
-    """How a node is reached."""
+    """How a node is reached: address, user and host key."""
 
     address: str
     port: int = PORT
@@ -55,10 +56,10 @@ class Target:
     first_use: bool = False
     """Whether a key may be pinned that was not known before."""
     local: bool = False
-    """The server's own host: no SSH."""
+    """Whether the node is the server's own host, which needs no SSH."""
     node: str = "NODE"
     """Its name, for the commands that people are told to type."""
-    places: Places = field(default_factory=Places)
+    folders: NodeFolders = field(default_factory=NodeFolders)
 
 
 class Unreachable(Exception):
@@ -66,7 +67,7 @@ class Unreachable(Exception):
 
 
 class NotTried(Unreachable):
-    """Where a node is, nobody knows, or what was said of it must not be believed: nothing was sent anywhere."""
+    """The address of a node is not known, or must not be believed: nothing was sent anywhere."""
 
 
 class NotLetIn(Unreachable):
@@ -83,16 +84,21 @@ class HostKeyChanged(HostKeyRefused):
 
 @dataclass(frozen=True)
 class HostKeyWatch:
-    """Who is told of host keys: of one seen for the first time, before it is used; and of one that was refused."""
+    """Callbacks about host keys: for a key seen for the first time, before it is used; and for a key that was refused.
+
+    Both are called with the id of the node and the key.
+    """
 
     first_seen: Callable[[int, str], Awaitable[None]]
     differs: Callable[[int, str], Awaitable[None]]
 
 
 @dataclass
-class _Kept:
-    to: tuple[str, ...] = ()
-    """Whom it reaches."""
+class _PooledConnection:
+    """The connection to one node, with the number of its users and the timer that closes it when idle."""
+
+    identity: tuple[str, ...] = ()
+    """The target that the connection was made to, as `_identity` tells it from others."""
     connection: asyncssh.SSHClientConnection | None = None
     users: int = 0
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -100,10 +106,11 @@ class _Kept:
 
 
 class Connections:
-    """At most one connection a node. `limit` bounds those kept idle; the ones in use are bounded by who uses them.
+    """A pool with at most one SSH connection a node.
 
-    Seconds: an `idle` one is closed after that; `deadline` is for connecting and for starting a command; a node that
-    does not answer `KEEPALIVE_MISSES` times in a row, asked every `keepalive`, is lost.
+    `limit` bounds the idle connections; those in use are bounded by their users. Seconds: a connection that is `idle`
+    for so long is closed; `deadline` is for connecting and for starting a command; a node that does not answer
+    `KEEPALIVE_MISSES` times in a row, asked every `keepalive`, is lost.
     """
 
     def __init__(
@@ -122,7 +129,7 @@ class Connections:
         self._idle = idle
         self._deadline = deadline
         self._keepalive = keepalive
-        self._kept: OrderedDict[int, _Kept] = OrderedDict()
+        self._pool: OrderedDict[int, _PooledConnection] = OrderedDict()
 
     @asynccontextmanager
     async def command(
@@ -134,119 +141,126 @@ class Connections:
         *,
         as_root: bool = True,
     ) -> AsyncIterator[asyncssh.SSHClientChannel[bytes]]:
-        """Start `command` on the node, as root or as the user who logs in. If the kept connection is dead, once more on
-        a new one: nothing was started."""
+        """Start `command` on the node, as root or as the user who logs in.
+
+        If the pooled connection is dead, start it once more on a new one: nothing was started on the dead one.
+        """
         if as_root and target.user != ROOT:
             command = f"exec sudo -n -- sh -c {shlex.quote(command)}"
-        kept = self._kept.setdefault(node_id, _Kept())
-        self._kept.move_to_end(node_id)
-        kept.users += 1
-        if kept.timer is not None:
-            kept.timer.cancel()
-            kept.timer = None
+        pooled = self._pool.setdefault(node_id, _PooledConnection())
+        self._pool.move_to_end(node_id)
+        pooled.users += 1
+        if pooled.timer is not None:
+            pooled.timer.cancel()
+            pooled.timer = None
         try:
-            yield await self._start(kept, node_id, target, command, session)
+            yield await self._start(pooled, node_id, target, command, session)
         finally:
-            kept.users -= 1
-            self._rest(node_id, kept)
+            pooled.users -= 1
+            self._release(node_id, pooled)
 
     def drop(self, node_id: int) -> None:
-        """Close the node's connection at once, and whatever runs over it."""
-        kept = self._kept.pop(node_id, None)
-        if kept is not None:
-            _close(kept)
+        """Close the node's connection at once, with all that runs over it."""
+        pooled = self._pool.pop(node_id, None)
+        if pooled is not None:
+            _close(pooled)
 
     async def close(self) -> None:
         """Close every connection."""
-        closing = [kept.connection for kept in self._kept.values() if kept.connection is not None]
-        for node_id in list(self._kept):
+        closing = [pooled.connection for pooled in self._pool.values() if pooled.connection is not None]
+        for node_id in list(self._pool):
             self.drop(node_id)
         for connection in closing:
             await connection.wait_closed()
 
     async def _start(
         self,
-        kept: _Kept,
+        pooled: _PooledConnection,
         node_id: int,
         target: Target,
         command: str,
         session: Callable[[], asyncssh.SSHClientSession[bytes]],
     ) -> asyncssh.SSHClientChannel[bytes]:
-        async with kept.lock:
-            if kept.to != _identity(target, target.host_key) or kept.connection is None or kept.connection.is_closed():
-                await self._reconnect(kept, node_id, target)
+        async with pooled.lock:
+            if (
+                pooled.identity != _identity(target, target.host_key)
+                or pooled.connection is None
+                or pooled.connection.is_closed()
+            ):
+                await self._reconnect(pooled, node_id, target)
             else:
                 with contextlib.suppress(OSError, TimeoutError, asyncssh.Error):
-                    return await self._open(kept, command, session)
-                await self._reconnect(kept, node_id, target)
+                    return await self._open(pooled, command, session)
+                await self._reconnect(pooled, node_id, target)
             try:
-                return await self._open(kept, command, session)
+                return await self._open(pooled, command, session)
             except (OSError, TimeoutError, asyncssh.Error) as error:
                 raise NotLetIn(
-                    f"{_where(target)} let the server in but started no command ({_why(error)})."
+                    f"{_describe_target(target)} let the server in but started no command ({_describe_error(error)})."
                     " Look at its sshd: MaxSessions, ForceCommand, the login shell."
                 ) from error
 
     async def _open(
-        self, kept: _Kept, command: str, session: Callable[[], asyncssh.SSHClientSession[bytes]]
+        self, pooled: _PooledConnection, command: str, session: Callable[[], asyncssh.SSHClientSession[bytes]]
     ) -> asyncssh.SSHClientChannel[bytes]:
-        assert kept.connection is not None
+        assert pooled.connection is not None
         try:
             async with asyncio.timeout(self._deadline):
-                channel, _ = await kept.connection.create_session(
+                channel, _ = await pooled.connection.create_session(
                     session, command, encoding=None, request_pty=False, window=WINDOW
                 )
         except BaseException:
-            # Half a session would wait on the node for as long as the connection is kept.
-            kept.connection.abort()
+            # A half-opened session would wait on the node for as long as the connection is open.
+            pooled.connection.abort()
             raise
         return channel
 
-    async def _reconnect(self, kept: _Kept, node_id: int, target: Target) -> None:
-        _close(kept)
+    async def _reconnect(self, pooled: _PooledConnection, node_id: int, target: Target) -> None:
+        _close(pooled)
         self._make_room()
-        client = _Client(target)
+        client = _HostKeyClient(target)
+        node_at = _describe_target(target)
         try:
             async with asyncio.timeout(self._deadline):
-                kept.connection = await self._connect(target, client)
+                pooled.connection = await self._connect(target, client)
         except asyncssh.HostKeyNotVerifiable as error:
             if not client.offered:
-                raise Unreachable(f"{_where(target)} shows a host key that is none. Nothing was sent.") from error
+                raise Unreachable(f"{node_at} shows a host key that is none. Nothing was sent.") from error
             await self._watch.differs(node_id, client.offered)
             kind = HostKeyRefused if target.host_key is None else HostKeyChanged
             raise kind(client.complaint()) from error
         except asyncssh.PermissionDenied as error:
             raise NotLetIn(
-                f"{_where(target)} does not let the server in as {target.user}. Put the server's public key (rackwright"
+                f"{node_at} does not let the server in as {target.user}. Put the server's public key (rackwright"
                 f" key show) into the authorized keys of that user, or say which user does:"
                 f" rackwright attrib set node/{target.node} ssh-user USER"
             ) from error
-        except NONSENSE as error:
-            raise Unreachable(f"{_where(target)} speaks no proper SSH ({type(error).__name__}: {error}).") from error
+        except MALFORMED_PEER_ERRORS as error:
+            raise Unreachable(f"{node_at} speaks no proper SSH ({type(error).__name__}: {error}).") from error
         except (OSError, TimeoutError, asyncssh.Error) as error:
             raise Unreachable(
-                f"{_where(target)} cannot be reached over SSH ({_why(error)}). Look whether it is up and runs sshd."
+                f"{node_at} cannot be reached over SSH ({_describe_error(error)}). Look whether it is up and runs sshd."
             ) from error
-        kept.to = _identity(target, client.offered)
+        pooled.identity = _identity(target, client.offered)
         if target.host_key is None:
-            await self._pin(kept, node_id, client.offered)
+            await self._pin(pooled, node_id, client.offered)
 
-    async def _pin(self, kept: _Kept, node_id: int, offered: str) -> None:
-        """Before anything is sent: whoever answers next time must be the one who answered now."""
+    async def _pin(self, pooled: _PooledConnection, node_id: int, offered: str) -> None:
+        """Have the offered host key pinned before anything is sent: next time, the same key must answer."""
         try:
             await self._watch.first_seen(node_id, offered)
         except BaseException:
-            _close(kept)
+            _close(pooled)
             raise
 
-    async def _connect(self, target: Target, client: "_Client") -> asyncssh.SSHClientConnection:
+    async def _connect(self, target: Target, client: "_HostKeyClient") -> asyncssh.SSHClientConnection:
         return await asyncssh.connect(
             target.address,
             target.port,
             username=target.user,
             client_factory=lambda: client,
             client_keys=[self._key],
-            # The keys are judged by the client below, which can say what it saw.
+            # Host keys are checked by the client below, which can report the key it saw.
             known_hosts=lambda host, address, port: ([], [], []),
             server_host_key_algs=client.algorithms,
             kex_algs=KEY_EXCHANGES,
@@ -262,32 +276,33 @@ class Connections:
             keepalive_count_max=KEEPALIVE_MISSES,
         )
 
-    def _rest(self, node_id: int, kept: _Kept) -> None:
-        """Keep what nobody uses now for a while."""
-        if kept.users:
+    def _release(self, node_id: int, pooled: _PooledConnection) -> None:
+        """Keep a connection without users open for a while, then close it."""
+        if pooled.users:
             return
-        if self._kept.get(node_id) is not kept:
-            _close(kept)  # dropped while it was used
-        elif kept.connection is None or kept.connection.is_closed():
+        if self._pool.get(node_id) is not pooled:
+            _close(pooled)  # dropped while it was used
+        elif pooled.connection is None or pooled.connection.is_closed():
             self.drop(node_id)
         else:
-            kept.timer = asyncio.get_running_loop().call_later(self._idle, self.drop, node_id)
+            pooled.timer = asyncio.get_running_loop().call_later(self._idle, self.drop, node_id)
 
     def _make_room(self) -> None:
-        idle = [node_id for node_id, kept in self._kept.items() if kept.users == 0]
-        for node_id in idle[: max(0, len(self._kept) - self._limit)]:
+        """Close idle connections beyond the limit, the longest unused first."""
+        idle = [node_id for node_id, pooled in self._pool.items() if pooled.users == 0]
+        for node_id in idle[: max(0, len(self._pool) - self._limit)]:
             self.drop(node_id)
 
 
 class ShortAnswer(asyncssh.SSHClientSession[bytes]):
-    """Collects what a short command prints. A node that prints more than `limit` bytes gave no answer."""
+    """The session of a short command, whose output it collects. More than `limit` bytes count as no answer."""
 
     def __init__(self, limit: int = ANSWER_LIMIT) -> None:
         self.text: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._limit = limit
         self._received = bytearray()
         self._size = 0
-        """Of all that came, errors included."""
+        """Bytes received so far, errors included."""
         self._channel: asyncssh.SSHClientChannel[bytes] | None = None
 
     def connection_made(self, chan: asyncssh.SSHClientChannel[bytes]) -> None:
@@ -310,8 +325,8 @@ class ShortAnswer(asyncssh.SSHClientSession[bytes]):
             self.text.set_result(self._received.decode(errors="replace"))
 
 
-class _Client(asyncssh.SSHClient):
-    """Judges the host key."""
+class _HostKeyClient(asyncssh.SSHClient):
+    """The client of one connection, which checks the node's host key and remembers it."""
 
     def __init__(self, target: Target) -> None:
         self._target = target
@@ -323,10 +338,11 @@ class _Client(asyncssh.SSHClient):
 
     @property
     def algorithms(self) -> list[str]:
-        """The pinned key's first, so that a node with several keys shows that one; and a node without it another."""
+        """The host key algorithms, the pinned key's first: a node with several keys then shows that one, and a node
+        without it shows another."""
         pinned = [] if self._pinned is None else [name.decode() for name in self._pinned.sig_algorithms]
-        wanted = [name for name in pinned if name in HOST_KEY_ALGORITHMS]
-        return wanted + [name for name in HOST_KEY_ALGORITHMS if name not in wanted]
+        preferred = [name for name in pinned if name in HOST_KEY_ALGORITHMS]
+        return preferred + [name for name in HOST_KEY_ALGORITHMS if name not in preferred]
 
     def validate_host_public_key(self, host: str, addr: str, port: int, key: asyncssh.SSHKey) -> bool:
         self.offered = key.export_public_key().decode().strip()
@@ -335,37 +351,39 @@ class _Client(asyncssh.SSHClient):
         return key.public_data == self._pinned.public_data
 
     def complaint(self) -> str:
-        shown = asyncssh.import_public_key(self.offered).get_fingerprint()
-        where = _where(self._target)
-        pin = f"rackwright node host-key {self._target.node} --pin {shown}"
+        """Return the message about a host key that was refused."""
+        fingerprint = asyncssh.import_public_key(self.offered).get_fingerprint()
+        node_at = _describe_target(self._target)
+        pin = f"rackwright node host-key {self._target.node} --pin {fingerprint}"
         if self._pinned is None:
             return (
-                f"{where} shows host key {shown}, and none is known of it. Nothing was sent. Compare that with the"
-                f" machine's own (ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub, there), then pin it: {pin}"
+                f"{node_at} shows host key {fingerprint}, and none is known of it. Nothing was sent. Compare that with"
+                f" the machine's own (ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub, there), then pin it: {pin}"
             )
         return (
-            f"{where} shows host key {shown}, but {self._pinned.get_fingerprint()} is pinned. Nothing was sent. If the"
-            f" machine got a new key on purpose, pin that one: {pin}; if not, something else answers at its address."
+            f"{node_at} shows host key {fingerprint}, but {self._pinned.get_fingerprint()} is pinned. Nothing was sent."
+            f" If the machine got a new key on purpose, pin that one: {pin}; if not, something else answers at its"
+            " address."
         )
 
 
-def _close(kept: _Kept) -> None:
-    if kept.timer is not None:
-        kept.timer.cancel()
-        kept.timer = None
-    if kept.connection is not None:
-        kept.connection.abort()
-        kept.connection = None
+def _close(pooled: _PooledConnection) -> None:
+    if pooled.timer is not None:
+        pooled.timer.cancel()
+        pooled.timer = None
+    if pooled.connection is not None:
+        pooled.connection.abort()
+        pooled.connection = None
 
 
 def _identity(target: Target, host_key: str | None) -> tuple[str, ...]:
-    """Two targets with the same one are the same; the comment after a key says nothing."""
+    """Return what two targets must have in common to share a connection; the comment after a key does not count."""
     return (target.address, str(target.port), target.user, *(host_key or "").split()[:2])
 
 
-def _where(target: Target) -> str:
+def _describe_target(target: Target) -> str:
     return f"The node at {target.address} port {target.port}"
 
 
-def _why(error: Exception) -> str:
+def _describe_error(error: Exception) -> str:
     return str(error) or type(error).__name__

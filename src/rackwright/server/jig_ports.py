@@ -24,17 +24,17 @@ from rackwright.domain.networks.dhcp import DhcpState
 from rackwright.domain.networks.dns import DnsState
 from rackwright.domain.runs import Run
 from rackwright.home import short_folder
-from rackwright.jigs.boot_server import nothing_served
-from rackwright.jigs.network import own_addresses
+from rackwright.jigs.boot_server import inspect_no_network
 from rackwright.jigs.os_install import BadInstall
-from rackwright.jigs.ports import BootLook, JigPorts, NodeLook, Transitions
+from rackwright.jigs.ports import InspectBoot, InspectNode, JigPorts, Transitions
 from rackwright.mesh.client import MeshClient
 from rackwright.private_files import create_private_file
+from rackwright.provision.host_addresses import own_addresses
 from rackwright.provision.images.shelf import ROOT_FILE, NoImage, Shelf
 from rackwright.provision.kea import Kea
 from rackwright.provision.knot import Knot
-from rackwright.reach.mesh_states import MeshWay
-from rackwright.reach.parcel import BadParcel, Places
+from rackwright.reach.mesh_states import MeshStateRunner
+from rackwright.reach.parcel import BadParcel, NodeFolders
 from rackwright.reach.ssh_connections import Connections, HostKeyWatch, NotTried, Target
 from rackwright.store.db.session import UNREACHABLE, Session, first_line
 from rackwright.store.db.visibility import EVERYTHING
@@ -75,14 +75,14 @@ def load_server_key(home: Path) -> asyncssh.SSHKey:
         return asyncssh.read_private_key(path)
 
 
-def _local_places(home: Path) -> Places:
+def _local_folders(home: Path) -> NodeFolders:
     """Return the folders for work on this host: below the server's home, or in a short folder of this user."""
     try:
-        return Places(str(home / "jig" / "locks"), str(home / "jig" / "work"))
+        return NodeFolders(str(home / "jig" / "locks"), str(home / "jig" / "work"))
     except BadParcel:
         # A home whose name the wrapper's shell line cannot hold: a folder of this user's own, named after it.
         folder = short_folder(home)
-        return Places(str(folder / "locks"), str(folder / "work"))
+        return NodeFolders(str(folder / "locks"), str(folder / "work"))
 
 
 def _describe_image(shelf: Shelf | None, target_os: str) -> JsonObject:
@@ -136,26 +136,26 @@ class ServerPorts:
         self._shelf = shelf
         """Where the images to install are. Without one, machines are simulated and need none."""
         # Its own, below its home: servers of two databases on one host must not fence each other off.
-        self._places = _local_places(home)
+        self._folders = _local_folders(home)
         watch = HostKeyWatch(self.pin_host_key, self.suspect_host_key)
         key = load_server_key(home)
         self.public_key = key.export_public_key().decode().strip()
         self.connections = Connections(key, watch)
-        self.check_boot: BootLook = nothing_served
+        self.check_boot: InspectBoot = inspect_no_network
         """Checks that this server lets machines boot over the network."""
 
-    def jig_ports(self, transitions: Transitions, lab_client: httpx.AsyncClient | None, look: NodeLook) -> JigPorts:
+    def jig_ports(self, transitions: Transitions, lab_client: httpx.AsyncClient | None, look: InspectNode) -> JigPorts:
         return JigPorts(
             transitions=transitions,
             open_attempt=self.open_attempt,
-            look_at_boot=self.check_boot,
-            entries=self.dhcp_state,
+            inspect_boot=self.check_boot,
+            read_dhcp_state=self.dhcp_state,
             boot_provider=self.kea,
             record_served=self.record_served,
-            names=self.dns_state,
+            read_dns_state=self.dns_state,
             name_server=self.knot,
-            assign=self.assign_addresses,
-            look_at_node=look,
+            assign_addresses=self.assign_addresses,
+            inspect_node=look,
             targets=self.target,
             connections=self.connections,
             scripts=self.scripts,
@@ -184,7 +184,7 @@ class ServerPorts:
         async with self._store.read() as session:
             recorded = await read_node_address(session, node_id)
         if node_id == self._own_node:
-            return Target(recorded.host, local=True, places=self._places)
+            return Target(recorded.host, local=True, folders=self._folders)
         address = recorded.host
         if recorded.source is not AddressSource.REGISTRATION:
             address = await self._checked_address(node_id, recorded)
@@ -265,13 +265,13 @@ class ServerPorts:
 
     async def _is_member(self, run: Run) -> bool:
         mesh_way = self._make_mesh_way()
-        return mesh_way is not None and await mesh_way.reaches(run)
+        return mesh_way is not None and await mesh_way.can_reach(run)
 
-    def _make_mesh_way(self) -> MeshWay | None:
+    def _make_mesh_way(self) -> MeshStateRunner | None:
         """Return the way to nodes through the mesh; its runs are signed by the key that nodes know over SSH, too."""
         if self._mesh is None:
             return None
-        return MeshWay(self._mesh, self._key_path, self.membership, self._fence_scope, self._own_node)
+        return MeshStateRunner(self._mesh, self._key_path, self.membership, self._fence_scope, self._own_node)
 
     async def _fence_scope(self) -> str:
         return await self._change_when_reachable(read_fence_scope)

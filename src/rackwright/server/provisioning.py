@@ -16,11 +16,11 @@ from rackwright.annealer.installs import Reach
 from rackwright.api.app import create_machine_app
 from rackwright.api.context import Server
 from rackwright.api.http.connections import RareWarning
-from rackwright.hammers.hammer_choice import Choice
+from rackwright.hammers.hammer_choice import HammerChoice
 from rackwright.hammers.ports import HammerPorts
 from rackwright.hammers.registry import make_hammers
-from rackwright.jigs.boot_server import BootTrouble, nothing_served, tftp_answers
-from rackwright.jigs.ports import BootLook
+from rackwright.jigs.boot_server import BootTrouble, inspect_no_network, tftp_answers
+from rackwright.jigs.ports import InspectBoot
 from rackwright.provision.images import sledgehammer
 from rackwright.provision.images.shelf import NoImage, Shelf
 from rackwright.provision.ipxe import check_arguments
@@ -35,7 +35,7 @@ Listen = Callable[[FastAPI, str, int], AbstractAsyncContextManager[str]]
 def make_reach(ports: ServerPorts, http: httpx.AsyncClient, options: Options) -> Reach:
     """Return how this server reaches machines with its hammers; the one for simulated machines is only in a lab."""
     hammer_ports = HammerPorts(ports.connections, ports.target, http, options.lab, options.qemu_sockets)
-    choice = Choice(make_hammers(hammer_ports))
+    choice = HammerChoice(make_hammers(hammer_ports))
     return Reach(choice.hammer, choice.probe)
 
 
@@ -57,11 +57,11 @@ def ipxe_files(shelf: Shelf, warn: Callable[[str], None]) -> dict[str, Path]:
     return {name: files[name].path for name in sledgehammer.IPXE if name in files}
 
 
-def make_boot_check(shelf: Shelf, options: Options) -> BootLook:
+def make_boot_check(shelf: Shelf, options: Options) -> InspectBoot:
     """Return how the noderole of `provisioner-server` on this host checks what machines find when they boot."""
     address = options.provision_address
     if address is None:
-        return nothing_served
+        return inspect_no_network
 
     async def check_boot() -> list[str]:
         try:

@@ -27,7 +27,7 @@ from sqlalchemy.exc import ArgumentError
 from rackwright.domain.barclamps.value_errors import pydantic_words
 from rackwright.domain.errors import Invalid, RackwrightError
 from rackwright.domain.machines.machine_names import DEFAULT, check_pattern
-from rackwright.domain.networks.call_targets import Network
+from rackwright.domain.networks.call_targets import IpNetwork
 from rackwright.home import default_home
 from rackwright.store.db.database import shown_database_url
 from rackwright.store.runs.claims import DEFAULT_LEASE
@@ -60,7 +60,7 @@ class Options(BaseSettings):
     tls_key: Path | None = Field(None, description="The PEM file of its key.")
     tls_names: list[str] = Field(default_factory=list, description="More names and addresses for a self-made one.")
     insecure_http: bool = Field(False, description="Serve plain HTTP on other addresses than loopback too.")
-    trusted_proxies: list[Network] = Field(
+    trusted_proxies: list[IpNetwork] = Field(
         default_factory=list, description="Proxies whose X-Forwarded-For and -Proto are believed; nobody's otherwise."
     )
     connections: int = Field(0, ge=0, description="Connections a listener has at a time; 0: as many as files allow.")
@@ -74,8 +74,10 @@ class Options(BaseSettings):
         90 * 86400.0, ge=60, description="Seconds for which ended runs and their logs are kept; the last ones stay."
     )
     rotate_key: bool = Field(False, description="Seal all secrets under a new key before serving.")
-    metrics_allow: list[Network] = Field(default_factory=list, description="Networks that read /metrics without token.")
-    webhook_allow: list[Network] = Field(
+    metrics_allow: list[IpNetwork] = Field(
+        default_factory=list, description="Networks that read /metrics without token."
+    )
+    webhook_allow: list[IpNetwork] = Field(
         default_factory=list, description="Private networks that webhooks may call; they are refused otherwise."
     )
     test_barclamp: bool = Field(False, description="Also import the barclamp that tries every flag.")

@@ -66,7 +66,7 @@ async def _bind_bootstrap(session: GraphSession, catalogue: Catalogue) -> None:
 
     A bootstrap role that needs a role or an attrib which no barclamp declares yet is bound when that is imported.
     """
-    ready = [role for role in catalogue.flagged(Flag.BOOTSTRAP) if _all_declared(catalogue, role)]
+    ready = [role for role in catalogue.roles_with_flag(Flag.BOOTSTRAP) if _all_declared(catalogue, role)]
     nodes = await session.rows("SELECT id FROM nodes WHERE admin ORDER BY id")
     if ready and nodes:
         system = await get_deployment(session, SYSTEM, EVERYTHING)

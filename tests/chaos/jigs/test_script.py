@@ -1,7 +1,7 @@
-"""The script jig when things die: nodes, wires, the wrapper, and servers that do not know that they lost their run.
+"""The script jig when parts fail: nodes, wires, the wrapper, and servers that do not know that they lost their run.
 
-That never two runs are on a node at once is told by marks made on the node: each run writes its token into one journal
-for as long as it lives, so in a right journal no token comes after a higher one.
+That two runs are never on a node at once is shown by a journal on the node: each run writes its token into it for as
+long as it lives, so in a correct journal no token comes after a higher one.
 """
 
 import asyncio
@@ -24,13 +24,13 @@ from rackwright.domain.runs import Answer, Outcome, Run
 from rackwright.jigs.base import JigNode
 from rackwright.jigs.script import STOPPING_SECONDS
 from rackwright.reach.conversation import LAST_WORDS_SECONDS
-from rackwright.reach.parcel import Places, pack_files
+from rackwright.reach.parcel import NodeFolders, pack_files
 
 pytestmark = pytest.mark.chaos
 KEY = asyncssh.generate_private_key("ssh-ed25519")
 ENDLESS = "echo begun; while :; do echo $RACKWRIGHT_RUN >>/run/journal; sleep 0.01; done"
 STUBBORN = f"trap '' TERM; {ENDLESS}"
-"""It will not go politely."""
+"""It ignores SIGTERM."""
 RESTLESS = """
 trap '' TERM
 if [ -z "$1" ]; then
@@ -47,18 +47,18 @@ BRIEF = "i=0; while [ $i -lt 20 ]; do echo $RACKWRIGHT_RUN >>/run/journal; sleep
 
 @pytest.fixture
 def node(tmp_path: Path) -> Iterator[SshNode]:
-    with ssh_node(tmp_path / "node", KEY) as made:
-        yield made
+    with ssh_node(tmp_path / "node", KEY) as started:
+        yield started
 
 
 @pytest.fixture
 async def server(node: SshNode, tmp_path: Path) -> AsyncIterator[Trial]:
-    async with trial(tmp_path / "scripts", KEY, node.target()) as made:
-        yield made
+    async with trial(tmp_path / "scripts", KEY, node.target()) as server:
+        yield server
 
 
 async def begin(server: Trial, token: int, script: str) -> asyncio.Task[Outcome]:
-    """A run that is well under way."""
+    """Start a run and wait until its script has begun."""
     server.scripts(a=script)
     running = asyncio.create_task(server.run(token=token))
     await until(lambda: running.done() or "begun" in server.log, "the script has begun")
@@ -90,7 +90,7 @@ def has_members(group: int) -> bool:
 
 
 def listen_to(process: psutil.Process) -> io.FileIO:
-    """As long as we do, somebody reads what it writes to its standard error."""
+    """Open the standard error of a process for reading, so that it has a reader for as long as the file is open."""
     return io.FileIO(os.open(f"/proc/{process.pid}/fd/2", os.O_RDONLY | os.O_NONBLOCK))
 
 
@@ -193,14 +193,14 @@ async def test_a_run_that_is_still_being_unpacked_when_a_newer_one_comes_steps_b
 ) -> None:
     """What lies there of it was taken for left behind, and the run failed for want of its files."""
     older = Run(1, 1, 1, "n1.example", "test", "script", "script", {}, deadline=3600.0)
-    parcel = pack_files(older, [("a.sh", BRIEF.encode())], {}, Places(), "0123456789abcdef")
+    parcel = pack_files(older, [("a.sh", BRIEF.encode())], {}, NodeFolders(), "0123456789abcdef")
     half = len(parcel.archive) // 2
     async with (
         asyncssh.connect(node.address, username="root", client_keys=[KEY], known_hosts=None, config=None) as connection,
         connection.create_process(parcel.command, encoding=None) as process,
     ):
         process.stdin.write(parcel.archive[:half])
-        await until(lambda: any(node.path(Places().work).glob("run-1-*")), "it is being unpacked")
+        await until(lambda: any(node.path(NodeFolders().work).glob("run-1-*")), "it is being unpacked")
         server.scripts(a=BRIEF)
         assert (await server.run(token=2)).error == ""
         process.stdin.write(parcel.archive[half:])

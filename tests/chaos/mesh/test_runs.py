@@ -24,7 +24,7 @@ from rackwright.lab.mesh_fleet import Fleet
 from rackwright.mesh import control
 from rackwright.mesh.errors import Unreachable
 from rackwright.mesh.identity import trust
-from rackwright.mesh.identity.sealing import key_of, seal
+from rackwright.mesh.identity.sealing import seal, verify_seal_record
 from rackwright.mesh.identity.server_identity import read_certificate
 from rackwright.mesh.runs import run_model
 from rackwright.mesh.runs.run_model import RunRequest, Targets, pack_tree, task_key
@@ -452,7 +452,9 @@ def test_a_sealed_secret_in_another_run_is_refused(
     published = five.ask("s1", "seals", targets={"names": ["s2"], "labels": {}, "facts": {}})["seals"]
     request, run = forged(five, "sealed-elsewhere", packed, keys / "operator")
     first = replace(request, id="another-run", secrets=["password"])
-    sealed = seal({"password": "x"}, {"s2": key_of("s2", published["s2"].encode(), ca)}, first.dump_without_sealed())
+    sealed = seal(
+        {"password": "x"}, {"s2": verify_seal_record("s2", published["s2"].encode(), ca)}, first.dump_without_sealed()
+    )
     replayed = replace(request, secrets=["password"], sealed=sealed)
     run |= {"request": replayed.dump(), "signature": trust.sign(replayed.dump().encode(), keys / "operator")}
     rogue(run=run)

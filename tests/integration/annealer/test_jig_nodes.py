@@ -9,7 +9,8 @@ from rackwright.annealer.hooks import HookPace
 from rackwright.domain.catalogue import Barclamp, Jig
 from rackwright.domain.runs import Outcome, Run
 from rackwright.jigs import base
-from rackwright.jigs.base import JigNode, Log
+from rackwright.jigs.base import JigNode
+from rackwright.reach.run_log import Log
 from rackwright.store.barclamp_import import import_barclamps
 from rackwright.store.hooks.hook_queue import set_jig_active
 from rackwright.store.machines.nodes import delete_node, update_node

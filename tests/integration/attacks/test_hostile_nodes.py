@@ -22,8 +22,9 @@ from rackwright.domain.catalogue import JsonObject
 from rackwright.domain.machines.install import LOCAL
 from rackwright.domain.runs import Answer, Outcome, Run
 from rackwright.domain.sealed import FINGERPRINT, SEAL
-from rackwright.hammers.base import HammerNode, Seen
-from rackwright.jigs.base import Jig, Log
+from rackwright.hammers.base import BootedSystem, HammerNode
+from rackwright.jigs.base import Jig
+from rackwright.reach.run_log import Log
 from rackwright.store.machines.nodes import update_node
 from rackwright.store.runs.claims import claim_runs
 from rackwright.store.runs.settling import FinishedRun
@@ -58,11 +59,11 @@ class Probe:
         self.boots = {machine.name: machine.boot_id for machine in machines}
         self.answers = answers
 
-    async def look(self, node: HammerNode) -> Seen:
+    async def look(self, node: HammerNode) -> BootedSystem:
         answer = self.answers.get(node.name)
         if isinstance(answer, Exception):
             raise answer
-        return Seen(answer if isinstance(answer, str) else self.boots[node.name])
+        return BootedSystem(answer if isinstance(answer, str) else self.boots[node.name])
 
 
 async def ask_all(site: Site, probe: Probe) -> None:
@@ -99,7 +100,7 @@ async def test_a_probe_that_breaks_on_one_machine_is_told_and_the_others_are_ask
 class NeverAnswering(Probe):
     """Who is in `answers` is waited for in vain."""
 
-    async def look(self, node: HammerNode) -> Seen:
+    async def look(self, node: HammerNode) -> BootedSystem:
         if node.name in self.answers:
             await asyncio.Event().wait()
         return await super().look(node)

@@ -13,7 +13,7 @@ from typing import cast
 import pytest
 
 from rackwright.annealer.logs import RunLogs
-from rackwright.reach.attribute_lines import BadAttribute, wall_from
+from rackwright.reach.attribute_lines import BadAttribute, parse_wall
 from rackwright.reach.conversation import WRITTEN_LIMIT, Conversation
 from rackwright.store.store import Store
 
@@ -50,7 +50,7 @@ SHAPES = {
 def test_attributes_of_any_shape_are_soon_refused(written: str) -> None:
     def read() -> None:
         with pytest.raises(BadAttribute):
-            wall_from(written, {**LONG})
+            parse_wall(written, {**LONG})
 
     assert seconds_of(read) < SOON
 
@@ -59,14 +59,14 @@ def test_as_much_as_a_machine_may_write_is_soon_read() -> None:
     """Not slower than a few dozen readings of it as JSON, whatever the machine."""
     value = f"[{','.join(['[]'] * (WRITTEN_LIMIT // 3 - 10))}]"
     parsing = min(seconds_of(lambda: json.loads(value)) for _ in range(3))
-    assert seconds_of(lambda: wall_from(f"/a\tj\t{value}\n", {})) < 50 * parsing
+    assert seconds_of(lambda: parse_wall(f"/a\tj\t{value}\n", {})) < 50 * parsing
 
 
 async def test_more_than_a_machine_may_write_is_not_kept() -> None:
     talk = Conversation("n", lambda line: None)
-    talk.control(b"@n started\n@n ended 0\n")
+    talk.feed_control(b"@n started\n@n ended 0\n")
     for _ in range(64):
-        talk.control(b"/a\ts\t" + b"x" * 2**16 + b"\n")
+        talk.feed_control(b"/a\ts\t" + b"x" * 2**16 + b"\n")
     assert len(talk.written) <= WRITTEN_LIMIT
     assert talk.answer is not None
     assert talk.answer.verdict == "broken"
@@ -74,7 +74,7 @@ async def test_more_than_a_machine_may_write_is_not_kept() -> None:
 
 async def test_a_name_that_the_wrapper_says_is_short() -> None:
     talk = Conversation("n", lambda line: None)
-    talk.control(b"@n script " + b"x" * 2**20 + b"\n@n ended " + b"7" * 2**20 + b"\n")
+    talk.feed_control(b"@n script " + b"x" * 2**20 + b"\n@n ended " + b"7" * 2**20 + b"\n")
     assert talk.answer is not None
     assert len(talk.script) + len(talk.answer.detail) < 1000
 
@@ -84,7 +84,7 @@ async def test_a_name_that_the_wrapper_says_is_short() -> None:
 async def test_a_flood_of_short_lines_is_soon_taken_in(line: bytes, channel: str) -> None:
     """As much as is read from a connection at once; and beyond what is shown of a run, next to nothing."""
     talk = Conversation("n", lambda line: None)
-    feed = talk.control if channel == "control" else talk.output.feed
+    feed = talk.feed_control if channel == "control" else talk.output.feed
     piece = line * (2**18 // len(line))
     assert seconds_of(lambda: feed(piece)) < SOON
 

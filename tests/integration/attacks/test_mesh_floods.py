@@ -26,12 +26,12 @@ from rackwright.mesh.datastore.datastore_gossip import Hint, Part
 from rackwright.mesh.datastore.local_datastore import MAX_ENDPOINTS
 from rackwright.mesh.health.health_checks import CheckReport, Status, pack_reports
 from rackwright.mesh.health.software import MAX_RECORDS, SoftwareTracker
-from rackwright.mesh.identity.server_identity import IdentityFiles, new_key, request_for
+from rackwright.mesh.identity.server_identity import IdentityFiles, make_signing_request, new_key
 from rackwright.mesh.joining import join
 from rackwright.mesh.membership.member import Entry, State
 from rackwright.mesh.membership.member_table import MemberTable
 from rackwright.mesh.membership.messages import Alive, Gossip, SyncState
-from rackwright.mesh.membership.metadata import Section, pack
+from rackwright.mesh.membership.metadata import Section, pack_sections
 from rackwright.mesh.membership.swim import MemberRecord
 from rackwright.mesh.transport import http
 from rackwright.mesh.transport.link import Kind
@@ -60,7 +60,7 @@ def mallory(pair: Fleet, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def enter(fleet: Fleet, folder: Path, name: str) -> Path:
     token = join.read_token(fleet.ask("s1", "token", name=name)["token"])
     here = parse_address("127.0.0.1:11111")
-    asyncio.run(join.join(folder, join.Wish(token.name, token.address, token.ca, here, here, token)))
+    asyncio.run(join.join(folder, join.JoinOptions(token.name, token.address, token.ca, here, here, token)))
     return folder
 
 
@@ -131,7 +131,7 @@ async def test_strangers_do_not_keep_a_member_from_renewing_its_certificate(pair
         if limited > 2:
             break
     assert limited > 2, "strangers have used up what there is"
-    wish = {"csr": request_for("mallory", new_key()).decode()}
+    wish = {"csr": make_signing_request("mallory", new_key()).decode()}
     answer = await http.call(server, Contexts(IdentityFiles(mallory)).client, "POST", http.RENEW, wish, "s1")
     assert answer.status == 200, answer.content
 
@@ -158,7 +158,7 @@ async def test_a_member_that_asks_and_never_reads_is_cut_off(pair: Fleet, mallor
 
 def made_up(number: int, hint: bytes) -> MemberRecord:
     address = f"127.1.{number // 200 % 200}.{1 + number % 200}:1"
-    return MemberRecord(f"made-up-{number}", address, 1, 1, metadata=pack({Section.DATASTORE: hint}))
+    return MemberRecord(f"made-up-{number}", address, 1, 1, metadata=pack_sections({Section.DATASTORE: hint}))
 
 
 async def test_made_up_members_cost_neither_time_nor_the_datastore(pair: Fleet, mallory: Path) -> None:
@@ -215,7 +215,7 @@ def test_what_is_remembered_of_the_software_of_members_has_an_end() -> None:
     watch = SoftwareTracker()
     health = pack_reports([CheckReport("web", Status.FAILING, "it is down")])
     for number in range(MAX_RECORDS + 10):
-        watch.changes(MemberRecord(f"m{number}", "127.0.0.1:1", metadata=pack({Section.HEALTH: health})))
+        watch.changes(MemberRecord(f"m{number}", "127.0.0.1:1", metadata=pack_sections({Section.HEALTH: health})))
     assert len(watch._last_records) == MAX_RECORDS
     for number in range(MAX_RECORDS + 10):
         watch.changes(MemberRecord(f"m{number}", "127.0.0.1:1"))

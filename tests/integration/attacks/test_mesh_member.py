@@ -28,7 +28,7 @@ from rackwright.mesh.datastore.datastore_gossip import Hint, Part
 from rackwright.mesh.identity.sealing import SEALS
 from rackwright.mesh.joining import join
 from rackwright.mesh.membership.messages import Alive, Gossip, Ping
-from rackwright.mesh.membership.metadata import Section, pack
+from rackwright.mesh.membership.metadata import Section, pack_sections
 from rackwright.mesh.membership.swim import MemberRecord
 from rackwright.mesh.runs import run_model
 from rackwright.mesh.runs.event_batches import pack as pack_events
@@ -98,14 +98,14 @@ def mallory(pair: Fleet, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("mallory")
     token = join.read_token(pair.ask("s1", "token", name="mallory")["token"])
     here = parse_address("127.0.0.1:11111")
-    asyncio.run(join.join(folder, join.Wish(token.name, token.address, token.ca, here, here, token)))
+    asyncio.run(join.join(folder, join.JoinOptions(token.name, token.address, token.ca, here, here, token)))
     return folder
 
 
 async def test_an_address_that_is_none_ends_nobody(pair: Fleet, mallory: Path) -> None:
     """It says to hold the datastore at port 99999: whoever believed that could not even write the address down."""
     hint = Hint(Part.VOTER, True, 1, 2379, 2380).pack()
-    me = MemberRecord("mallory", "127.0.0.1:11111", 1, 1, metadata=pack({Section.DATASTORE: hint}))
+    me = MemberRecord("mallory", "127.0.0.1:11111", 1, 1, metadata=pack_sections({Section.DATASTORE: hint}))
     sent = message("mallory", 1, Gossip(), Alive(me)).replace(b"127.0.0.1:11111", b"127.0.0.1:99999")
     with Unharmed(pair):
         for server in PAIR:

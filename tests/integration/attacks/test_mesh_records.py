@@ -120,9 +120,9 @@ ENDLESS = "9" * 400
 
 @pytest.mark.parametrize("value", [ENDLESS, f"-{ENDLESS}", "1e308", "-1", "1e999", "NaN", "true", '"x"', "[]"])
 async def test_settings_that_nobody_can_calculate_with_are_not_used(etcd: Etcd, value: str) -> None:
-    text = ", ".join(f'"{key}": {value}' for key in cluster_config.known())
+    text = ", ".join(f'"{key}": {value}' for key in cluster_config.setting_names())
     await etcd.put(cluster_config.KEY, f"{{{text}}}".encode())
-    config = cluster_config.overridden(DatastoreConfig(), await cluster_config.read(etcd))
+    config = cluster_config.apply_overrides(DatastoreConfig(), await cluster_config.read_settings(etcd))
     assert config == DatastoreConfig()
 
 

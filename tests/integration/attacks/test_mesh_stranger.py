@@ -21,7 +21,7 @@ from tests.support.waiting import PATIENCE
 
 from rackwright.lab.mesh_fleet import Fleet
 from rackwright.mesh.address import Address, parse_address
-from rackwright.mesh.identity.server_identity import IdentityFiles, new_key, request_for
+from rackwright.mesh.identity.server_identity import IdentityFiles, make_signing_request, new_key
 from rackwright.mesh.joining import join
 
 HERE = "127.0.0.1"
@@ -44,7 +44,7 @@ def enter(fleet: Fleet, folder: Path, name: str, advertise: str = "", address: s
     """Join with a token that was made for `address`, asking for a certificate of `advertise`."""
     token = join.read_token(fleet.ask("s1", "token", name=name, address=address)["token"])
     advertised = Address(advertise, 7946) if advertise else None
-    asyncio.run(join.join(folder, join.Wish(token.name, token.address, token.ca, None, advertised, token)))
+    asyncio.run(join.join(folder, join.JoinOptions(token.name, token.address, token.ca, None, advertised, token)))
 
 
 def test_a_token_gives_the_address_that_its_user_was_seen_at(alone: Fleet, tmp_path: Path) -> None:
@@ -53,13 +53,13 @@ def test_a_token_gives_the_address_that_its_user_was_seen_at(alone: Fleet, tmp_p
 
 
 def test_a_token_does_not_give_the_address_of_another_server(alone: Fleet, tmp_path: Path) -> None:
-    with pytest.raises(join.Refused, match=r"comes from 127\.0\.0\.1; make a token for that address"):
+    with pytest.raises(join.JoinRefused, match=r"comes from 127\.0\.0\.1; make a token for that address"):
         enter(alone, tmp_path, "liar", parse_address(alone.address("s1")).host)
     assert not (tmp_path / "node.pem").exists()
 
 
 def test_a_token_that_was_made_for_an_address_gives_that_one_and_no_other(alone: Fleet, tmp_path: Path) -> None:
-    with pytest.raises(join.Refused, match=r"made for 10\.9\.8\.7"):
+    with pytest.raises(join.JoinRefused, match=r"made for 10\.9\.8\.7"):
         enter(alone, tmp_path, "elsewhere", HERE, address="10.9.8.7")
     enter(alone, tmp_path, "elsewhere", address="10.9.8.7")
     assert addresses_of(tmp_path) == ["10.9.8.7"]
@@ -67,10 +67,12 @@ def test_a_token_that_was_made_for_an_address_gives_that_one_and_no_other(alone:
 
 def test_a_token_is_not_used_up_by_asking_for_a_wrong_address(alone: Fleet, tmp_path: Path) -> None:
     token = join.read_token(alone.ask("s1", "token", name="again")["token"])
-    wish = join.Wish(token.name, token.address, token.ca, None, Address("10.0.0.1", 1), token)
-    with pytest.raises(join.Refused):
+    wish = join.JoinOptions(token.name, token.address, token.ca, None, Address("10.0.0.1", 1), token)
+    with pytest.raises(join.JoinRefused):
         asyncio.run(join.join(tmp_path, wish))
-    asyncio.run(join.join(tmp_path, join.Wish(token.name, token.address, token.ca, None, Address(HERE, 1), token)))
+    asyncio.run(
+        join.join(tmp_path, join.JoinOptions(token.name, token.address, token.ca, None, Address(HERE, 1), token))
+    )
 
 
 def test_a_token_on_the_command_line_is_refused_with_the_way_out(tmp_path: Path) -> None:
@@ -107,7 +109,7 @@ async def test_junk_at_the_join_endpoint_is_refused_and_troubles_no_part_of_the_
 
 @pytest.mark.parametrize("kind", ["token", "proof", "address"])
 async def test_junk_in_place_of_a_proof_is_refused_too(alone: Fleet, tmp_path: Path, kind: str) -> None:
-    wish = {"csr": request_for("joiner", new_key()).decode(), "token": "0", "proof": "0", "address": "x"}
+    wish = {"csr": make_signing_request("joiner", new_key()).decode(), "token": "0", "proof": "0", "address": "x"}
     values: tuple[Any, ...] = ("\ud800", [], {}, None, 9**99)
     for value in values:
         junk = json.dumps({**wish, kind: value}).encode()

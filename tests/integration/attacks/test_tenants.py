@@ -17,7 +17,7 @@ from tests.support.people import House, house, ok, refused
 
 from rackwright.annealer.installs import read_hammer_node
 from rackwright.domain.catalogue import JsonObject
-from rackwright.domain.networks.dns import DnsState, Type
+from rackwright.domain.networks.dns import DnsState, RecordType
 from rackwright.reach.ssh_connections import Target, Unreachable
 from rackwright.server.jig_ports import ServerPorts
 from rackwright.store.machines.nodes import update_node
@@ -212,7 +212,7 @@ async def test_a_changed_target_drops_the_password_that_was_for_another(
 
 async def names_served(home: House) -> set[str]:
     state: DnsState = await home.store.change(read_dns_state)
-    return {record.name for zone in state.zones.values() for record in zone if record.type is not Type.PTR}
+    return {record.name for zone in state.zones.values() for record in zone if record.type is not RecordType.PTR}
 
 
 async def test_a_tenants_names_are_served_in_his_own_domains_alone(home: House, red: httpx.AsyncClient) -> None:

@@ -1,4 +1,4 @@
-"""Hammers that give nothing up because this machine is busy."""
+"""Longer time limits for hammers, so that none gives up because the machine of the tests is busy."""
 
 import pytest
 from tests.support.waiting import PATIENCE

@@ -28,8 +28,8 @@ def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """A busy machine answers late: nothing is to be sent twice, or given up, for that."""
     monkeypatch.setattr(ipmi, "PAUSE", 60)
     monkeypatch.setattr(ipmi, "DEADLINE", PATIENCE)
-    monkeypatch.setattr(ipmi, "SETTLES", PATIENCE)
-    monkeypatch.setattr(ipmi, "LOOKS_AGAIN", 0.01)
+    monkeypatch.setattr(ipmi, "SWITCH_SECONDS", PATIENCE)
+    monkeypatch.setattr(ipmi, "POLL_SECONDS", 0.01)
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ async def test_off_is_over_when_the_bmc_says_so_and_not_before(bmc: SimulatedBmc
 
 
 async def test_a_machine_that_does_not_switch_is_told_of(bmc: SimulatedBmc, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ipmi, "SETTLES", 0.0)
+    monkeypatch.setattr(ipmi, "SWITCH_SECONDS", 0.0)
     bmc.lag(1000)
     with pytest.raises(HammerFailed, match=r"took the order to switch on, but after 0 s its power is off"):
         await IpmiHammer().on(bmc.node())

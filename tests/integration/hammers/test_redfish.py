@@ -37,12 +37,12 @@ async def trial(tmp_path: Path) -> AsyncIterator[Trial]:
 
 
 async def _boots_first(machine: VirtualMachine) -> str:
-    """Which device the firmware is told to try first, asked of QEMU itself."""
-    places = {}
+    """Return the device that the firmware tries first, asked of QEMU itself."""
+    boot_indexes = {}
     for device in (NETWORK_CARD, DISK):
-        asked = {"path": f"/machine/peripheral/{device}", "property": "bootindex"}
-        [places[device]] = await qmp(machine.control, {"execute": "qom-get", "arguments": asked})
-    return min(places, key=lambda device: int(places[device]))
+        arguments = {"path": f"/machine/peripheral/{device}", "property": "bootindex"}
+        [boot_indexes[device]] = await qmp(machine.control, {"execute": "qom-get", "arguments": arguments})
+    return min(boot_indexes, key=lambda device: int(boot_indexes[device]))
 
 
 async def test_a_machine_is_switched_on_restarted_and_off(trial: Trial) -> None:

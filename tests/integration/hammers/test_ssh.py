@@ -1,4 +1,4 @@
-"""The SSH hammer and probe against a real SSH server of loopback, which runs what only looks, and notes the rest."""
+"""The SSH hammer and probe against a real SSH server on loopback, which runs reading commands and records all."""
 
 import asyncio
 import contextlib
@@ -20,13 +20,13 @@ BOOT_ID = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 @dataclass
 class Machine:
-    """What was asked of it, and how it is reached."""
+    """A machine: the commands it was sent, and how it is reached."""
 
     target: Target
     asked: list[str] = field(default_factory=list)
     differed: list[str] = field(default_factory=list)
     answer: str | None = None
-    """What it prints whatever it is asked; None: what the command does."""
+    """What it prints for any command; None: the output of the command."""
 
     async def reached(self, node_id: int) -> Target:
         return self.target
@@ -37,7 +37,7 @@ async def _ignore(node_id: int, key: str) -> None:
 
 
 async def _print(process: asyncssh.SSHServerProcess[str], text: str) -> None:
-    """As much as the other side takes."""
+    """Print the text, as far as the other side takes it."""
     with contextlib.suppress(asyncssh.Error, OSError):
         for start in range(0, len(text), 32768):
             process.stdout.write(text[start : start + 32768])
@@ -46,26 +46,26 @@ async def _print(process: asyncssh.SSHServerProcess[str], text: str) -> None:
 
 
 @pytest.fixture
-async def machine() -> AsyncIterator[tuple[Machine, SshHammer]]:
+async def machine_and_hammer() -> AsyncIterator[tuple[Machine, SshHammer]]:
     server_key, host_key = (asyncssh.generate_private_key("ssh-ed25519") for _ in range(2))
-    made = Machine(Target("127.0.0.1"))
+    machine = Machine(Target("127.0.0.1"))
 
     async def handle(process: asyncssh.SSHServerProcess[str]) -> None:
         command = process.command or ""
-        made.asked.append(command)
+        machine.asked.append(command)
         if "reboot" in command or "poweroff" in command:
             process.exit(0)
             return
-        if made.answer is not None:
-            await _print(process, made.answer)
+        if machine.answer is not None:
+            await _print(process, machine.answer)
             return
         here = await asyncio.create_subprocess_shell(command, stdout=asyncio.subprocess.PIPE)
-        said, _ = await here.communicate()
-        process.stdout.write(said.decode())
+        output, _ = await here.communicate()
+        process.stdout.write(output.decode())
         process.exit(here.returncode or 0)
 
     async def differs(node_id: int, key: str) -> None:
-        made.differed.append(key)
+        machine.differed.append(key)
 
     listener = await asyncssh.listen(
         "127.0.0.1",
@@ -75,68 +75,72 @@ async def machine() -> AsyncIterator[tuple[Machine, SshHammer]]:
         process_factory=handle,
     )
     pinned = host_key.export_public_key().decode().strip()
-    made.target = Target("127.0.0.1", port=listener.get_port(), host_key=pinned)
+    machine.target = Target("127.0.0.1", port=listener.get_port(), host_key=pinned)
     connections = Connections(server_key, HostKeyWatch(_ignore, differs), deadline=PATIENCE)
     try:
-        yield made, SshHammer(connections, made.reached)
+        yield machine, SshHammer(connections, machine.reached)
     finally:
         await connections.close()
         listener.close()
         await listener.wait_closed()
 
 
-async def test_a_look_finds_the_boot_id_and_the_root_device(machine: tuple[Machine, SshHammer]) -> None:
-    made, hammer = machine
+async def test_a_look_finds_the_boot_id_and_the_root_device(machine_and_hammer: tuple[Machine, SshHammer]) -> None:
+    machine, hammer = machine_and_hammer
     seen = await hammer.look(NODE)
     assert seen.boot_id == BOOT_ID
     assert seen.root_device
     assert await hammer.status(NODE) is Power.ON
-    assert LOOK.split(";")[0] in made.asked[0]
+    assert LOOK.split(";")[0] in machine.asked[0]
 
 
-async def test_a_restart_is_asked_for_and_what_follows_connects_anew(machine: tuple[Machine, SshHammer]) -> None:
-    made, hammer = machine
+async def test_a_restart_is_asked_for_and_what_follows_connects_anew(
+    machine_and_hammer: tuple[Machine, SshHammer],
+) -> None:
+    machine, hammer = machine_and_hammer
     await hammer.boot_device(NODE, BootDevice.NETWORK)
     await hammer.reset(NODE)
     await hammer.off(NODE)
-    assert ["reboot" in one or "poweroff" in one for one in made.asked] == [True, True]
+    assert ["reboot" in command or "poweroff" in command for command in machine.asked] == [True, True]
     assert (await hammer.look(NODE)).boot_id
 
 
-async def test_another_host_key_is_told_and_nothing_is_sent(machine: tuple[Machine, SshHammer]) -> None:
-    made, hammer = machine
+async def test_another_host_key_is_told_and_nothing_is_sent(machine_and_hammer: tuple[Machine, SshHammer]) -> None:
+    machine, hammer = machine_and_hammer
     other = asyncssh.generate_private_key("ssh-ed25519").export_public_key().decode().strip()
-    made.target = Target("127.0.0.1", port=made.target.port, host_key=other)
+    machine.target = Target("127.0.0.1", port=machine.target.port, host_key=other)
     with pytest.raises(HammerFailed, match="is pinned"):
         await hammer.look(NODE)
-    assert made.asked == []
-    assert len(made.differed) == 1
+    assert machine.asked == []
+    assert len(machine.differed) == 1
 
 
-async def test_a_machine_that_does_not_answer_cannot_be_switched_on(machine: tuple[Machine, SshHammer]) -> None:
-    made, hammer = machine
-    made.target = Target("127.0.0.1", port=1, host_key=made.target.host_key)
+async def test_a_machine_that_does_not_answer_cannot_be_switched_on(
+    machine_and_hammer: tuple[Machine, SshHammer],
+) -> None:
+    machine, hammer = machine_and_hammer
+    machine.target = Target("127.0.0.1", port=1, host_key=machine.target.host_key)
     assert await hammer.status(NODE) is Power.UNKNOWN
     with pytest.raises(HammerFailed, match="no controller"):
         await hammer.on(NODE)
 
 
 async def test_a_machine_that_prints_without_end_gave_no_answer_and_is_not_listened_to(
-    machine: tuple[Machine, SshHammer],
+    machine_and_hammer: tuple[Machine, SshHammer],
 ) -> None:
-    made, hammer = machine
-    made.answer = "x" * 16 * ANSWER_LIMIT
+    machine, hammer = machine_and_hammer
+    machine.answer = "x" * 16 * ANSWER_LIMIT
     with pytest.raises(HammerFailed, match=f"more than {ANSWER_LIMIT} bytes"):
         await hammer.look(NODE)
-    made.answer = None
+    machine.answer = None
     assert (await hammer.look(NODE)).boot_id == BOOT_ID
 
 
 @pytest.mark.parametrize("answer", ["a\0b\n", "x" * 65, "; rm -rf /\n", "boot-1 /dev/\x1b[2J\n"])
 async def test_an_answer_that_is_no_boot_id_or_device_is_refused(
-    machine: tuple[Machine, SshHammer], answer: str
+    machine_and_hammer: tuple[Machine, SshHammer], answer: str
 ) -> None:
-    made, hammer = machine
-    made.answer = answer
+    machine, hammer = machine_and_hammer
+    machine.answer = answer
     with pytest.raises(HammerFailed, match="which is no"):
         await hammer.look(NODE)

@@ -1,4 +1,4 @@
-"""A script that says far too much: its own node waits, and neither another node's run nor a request feels it."""
+"""A script that prints far too much: its own node waits, and neither another node's run nor a request is slowed."""
 
 import asyncio
 from pathlib import Path
@@ -19,7 +19,7 @@ FLOOD = "yes | head -c 50000000; echo all said"
 
 
 class Counting:
-    """A run's log that counts what it is given, and how much of that in one turn of the event loop."""
+    """A run's log that counts what is written to it, in all and in one turn of the event loop."""
 
     def __init__(self, log: RunLog) -> None:
         self._log = log

@@ -1,4 +1,4 @@
-"""Secrets that a script prints, fails with or writes back: nobody sees them but where one is declared."""
+"""Secrets that a script prints, fails with or writes back are masked, except where an attrib is declared secret."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from tests.support.script_trial import trial
 from rackwright.annealer.step import MASKED_IN_WALL, execute_run, finished_run
 from rackwright.domain.runs import Answer
 from rackwright.domain.sealed import MASK, is_sealed
-from rackwright.reach.parcel import Places
+from rackwright.reach.parcel import NodeFolders
 from rackwright.reach.ssh_connections import Target
 from rackwright.store.db.session import Session
 from rackwright.store.db.visibility import EVERYTHING
@@ -67,15 +67,15 @@ async def bound(rack: Rack) -> None:
 async def test_what_a_script_says_of_its_secrets_is_masked(rack: Rack, tmp_path: Path) -> None:
     await bound(rack)
     [run] = await rack.claim()
-    places = Places(str(tmp_path / "locks"), str(tmp_path / "work"))
+    folders = NodeFolders(str(tmp_path / "locks"), str(tmp_path / "work"))
     key = asyncssh.generate_private_key("ssh-ed25519")
-    async with trial(tmp_path / "scripts", key, Target("", local=True, places=places)) as made:
+    async with trial(tmp_path / "scripts", key, Target("", local=True, folders=folders)) as server:
         log: list[str] = []
-        made.scripts(keeper=SCRIPT)
-        ended = await execute_run(rack.store, {"script": made.jig}, run, log.append)
-        made.scripts(keeper=f"{SCRIPT}\nexit 3")
+        server.scripts(keeper=SCRIPT)
+        ended = await execute_run(rack.store, {"script": server.jig}, run, log.append)
+        server.scripts(keeper=f"{SCRIPT}\nexit 3")
         again = run.__class__(**{**vars(run), "id": run.id + 1})
-        failed = await execute_run(rack.store, {"script": made.jig}, again, log.append)
+        failed = await execute_run(rack.store, {"script": server.jig}, again, log.append)
     shown = "".join(log)
     assert ended.answer is Answer.SUCCEEDED, ended.error
     assert f"plainly {MASK}\n" in shown

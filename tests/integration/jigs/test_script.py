@@ -18,7 +18,7 @@ from rackwright.domain.catalogue import Json, JsonObject
 from rackwright.domain.runs import Answer
 from rackwright.jigs.base import JigNode
 from rackwright.reach.conversation import CLOSING_SECONDS
-from rackwright.reach.parcel import Places
+from rackwright.reach.parcel import NodeFolders
 from rackwright.reach.ssh_connections import Target
 
 KEY = asyncssh.generate_private_key("ssh-ed25519")
@@ -52,32 +52,32 @@ JSON_VALUES: list[Json] = [
 @pytest.fixture(scope="module", params=["debian", "busybox"])
 def node(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshNode]:
     """A node, shared by the tests that leave it as they found it."""
-    with ssh_node(tmp_path_factory.mktemp("node") / request.param, KEY, busybox=request.param == "busybox") as made:
-        yield made
+    with ssh_node(tmp_path_factory.mktemp("node") / request.param, KEY, busybox=request.param == "busybox") as started:
+        yield started
 
 
 @pytest.fixture
 async def on_node(node: SshNode, tmp_path: Path) -> AsyncIterator[Trial]:
-    for claim in node.path(Places().locks).glob("claim-*"):
+    for claim in node.path(NodeFolders().locks).glob("claim-*"):
         claim.unlink()
-    async with trial(tmp_path / "scripts", KEY, node.target()) as made:
-        yield made
+    async with trial(tmp_path / "scripts", KEY, node.target()) as server:
+        yield server
     assert node.left_behind() == []
 
 
 @pytest.fixture
 def own_node(tmp_path: Path) -> Iterator[SshNode]:
-    """A node that a test may hurt."""
-    with ssh_node(tmp_path / "node", KEY) as made:
-        yield made
+    """A node that a test may break."""
+    with ssh_node(tmp_path / "node", KEY) as started:
+        yield started
 
 
 @pytest.fixture
 async def here(tmp_path: Path) -> AsyncIterator[Trial]:
     """The server's own host."""
-    places = Places(str(tmp_path / "locks"), str(tmp_path / "work"))
-    async with trial(tmp_path / "scripts", KEY, Target("", local=True, places=places)) as made:
-        yield made
+    folders = NodeFolders(str(tmp_path / "locks"), str(tmp_path / "work"))
+    async with trial(tmp_path / "scripts", KEY, Target("", local=True, folders=folders)) as server:
+        yield server
     assert list((tmp_path / "work").iterdir()) == []
     wait_until(lambda: processes_naming(str(tmp_path)) == [], "nothing of the run is alive")
 
@@ -307,53 +307,53 @@ async def test_a_helper_used_wrongly_says_how_it_is_used(on_node: Trial) -> None
 
 
 async def test_a_node_that_rebooted_in_between_is_connected_to_again(own_node: SshNode, tmp_path: Path) -> None:
-    async with trial(tmp_path / "scripts", KEY, own_node.target()) as made:
-        made.scripts(a="echo ran")
-        assert (await made.run()).error == ""
+    async with trial(tmp_path / "scripts", KEY, own_node.target()) as server:
+        server.scripts(a="echo ran")
+        assert (await server.run()).error == ""
         own_node.shut_down()
         own_node.boot()
-        assert (await made.run()).error == ""
+        assert (await server.run()).error == ""
         own_node.shut_down()
-        outcome = await made.run()
+        outcome = await server.run()
         assert "cannot be reached over SSH" in outcome.error
-        assert made.log == ["ran", "ran"]
+        assert server.log == ["ran", "ran"]
 
 
 @pytest.mark.parametrize("kind", ["ed25519", "rsa"])
 async def test_a_changed_host_key_is_refused_and_reported(own_node: SshNode, tmp_path: Path, kind: str) -> None:
-    async with trial(tmp_path / "scripts", KEY, own_node.target()) as made:
-        made.scripts(a="echo ran")
-        assert (await made.run()).error == ""
+    async with trial(tmp_path / "scripts", KEY, own_node.target()) as server:
+        server.scripts(a="echo ran")
+        assert (await server.run()).error == ""
         own_node.shut_down()
         own_node.new_host_key(kind)
         own_node.boot()
-        outcome = await made.run()
+        outcome = await server.run()
         assert "is pinned. Nothing was sent." in outcome.error
-        assert len(made.differed) == 1
-        assert made.log == ["ran"]
-        made.target = own_node.target()
-        assert (await made.run()).error == ""
+        assert len(server.differed) == 1
+        assert server.log == ["ran"]
+        server.target = own_node.target()
+        assert (await server.run()).error == ""
 
 
 async def test_an_unknown_host_key_is_refused_unless_first_use_is_allowed(own_node: SshNode, tmp_path: Path) -> None:
-    async with trial(tmp_path / "scripts", KEY, own_node.target(host_key=None)) as made:
-        made.scripts(a="echo ran")
-        assert "none is known of it" in (await made.run()).error
-        made.target = own_node.target(host_key=None, first_use=True)
-        assert (await made.run()).error == ""
-        [seen] = made.first_seen
+    async with trial(tmp_path / "scripts", KEY, own_node.target(host_key=None)) as server:
+        server.scripts(a="echo ran")
+        assert "none is known of it" in (await server.run()).error
+        server.target = own_node.target(host_key=None, first_use=True)
+        assert (await server.run()).error == ""
+        [seen] = server.first_seen
         assert own_node.host_key.startswith(seen)
-        made.target = own_node.target(host_key=seen)
+        server.target = own_node.target(host_key=seen)
         visits = own_node.visits()
-        assert (await made.run()).error == ""
+        assert (await server.run()).error == ""
         assert own_node.visits() == visits
 
 
 async def test_a_server_that_is_not_let_in_says_what_to_do(own_node: SshNode, tmp_path: Path) -> None:
     stranger = asyncssh.generate_private_key("ssh-ed25519")
-    async with trial(tmp_path / "scripts", stranger, own_node.target()) as made:
-        made.scripts(a="echo ran")
-        error = (await made.run()).error
+    async with trial(tmp_path / "scripts", stranger, own_node.target()) as server:
+        server.scripts(a="echo ran")
+        error = (await server.run()).error
         assert "Put the server's public key (rackwright key show) into the authorized keys of that user" in error
 
 
@@ -388,4 +388,4 @@ async def test_a_script_with_an_unsafe_name_is_not_sent(here: Trial, tmp_path: P
     here.scripts(**{"a b": "echo ran"})
     (tmp_path / "work").mkdir()
     assert "has an unsafe name" in (await here.run()).error
-    assert dataclasses.asdict(here.target.places)["work"] == str(tmp_path / "work")
+    assert dataclasses.asdict(here.target.folders)["work"] == str(tmp_path / "work")

@@ -1,4 +1,4 @@
-"""The jig of ssh-access against a real sshd: who is reached and who is not, at which port and as whom, whose keys."""
+"""The jig of ssh-access against a real sshd: nodes that are reached or not, ports, users, and authorized keys."""
 
 from collections.abc import Iterator
 
@@ -22,8 +22,8 @@ ADA, GRACE = "ssh-ed25519 AAAAada ada's laptop", "ssh-ed25519 AAAAgrace"
 @pytest.fixture(scope="module", params=["debian", "busybox"])
 def node(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshNode]:
     folder = tmp_path_factory.mktemp("ssh") / "node"
-    with ssh_node(folder, KEY, busybox=request.param == "busybox", port=2222, own_home=True) as made:
-        yield made
+    with ssh_node(folder, KEY, busybox=request.param == "busybox", port=2222, own_home=True) as started:
+        yield started
 
 
 class Trial:
@@ -31,7 +31,7 @@ class Trial:
 
     def __init__(self, target: Target, member: bool = False) -> None:
         self.target = target
-        self.said: list[str] = []
+        self.log: list[str] = []
         self.refused: list[str] = []
         self._member = member
 
@@ -47,9 +47,9 @@ class Trial:
             return True
 
         jig = SshAccessJig(look, self._targets, connections, self._is_member, coming_up=0)
-        wanted: list[Json] = [*keys]
+        authorized: list[Json] = [*keys]
         try:
-            return await jig.run(_run({"ssh": {"authorized_keys": wanted}}), self.said.append)
+            return await jig.run(_run({"ssh": {"authorized_keys": authorized}}), self.log.append)
         finally:
             await connections.close()
 
@@ -66,8 +66,8 @@ class Trial:
         return self._member
 
 
-def _run(given: dict[str, Json]) -> Run:
-    return Run(1, 1, 1, "n1.example", "ssh-access", "ssh-access", "ssh-access", given, 60.0)
+def _run(input: dict[str, Json]) -> Run:
+    return Run(1, 1, 1, "n1.example", "ssh-access", "ssh-access", "ssh-access", input, 60.0)
 
 
 def failed(outcome: Outcome, *words: str) -> None:
@@ -105,7 +105,7 @@ async def test_another_host_key_is_an_error_that_names_the_command_to_pin_it(nod
 async def test_a_member_of_the_mesh_is_reached_that_way_and_the_log_says_so(node: SshNode) -> None:
     trial = Trial(Target(node.address, 22, host_key=node.host_key), member=True)
     assert (await trial.run()).answer is Answer.SUCCEEDED
-    assert any("through the mesh, not over SSH" in line for line in trial.said)
+    assert any("through the mesh, not over SSH" in line for line in trial.log)
 
 
 async def test_keys_of_people_come_and_go_and_nobody_elses_are_touched(node: SshNode) -> None:

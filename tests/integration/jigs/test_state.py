@@ -13,7 +13,7 @@ from rackwright.domain.catalogue import JsonObject
 from rackwright.domain.runs import Answer, Outcome, Run
 from rackwright.jigs.state import StateJig, engine
 from rackwright.mesh.client import MeshClient
-from rackwright.reach.mesh_states import MeshWay
+from rackwright.reach.mesh_states import MeshStateRunner
 from rackwright.reach.parcel import Parcel, pack_files
 
 TREE = """
@@ -39,7 +39,7 @@ def node(tmp_path: Path, key: asyncssh.SSHKey) -> Iterator[SshNode]:
 
 
 class States:
-    def __init__(self, server: Trial, tree: Path, mesh: MeshWay | None = None) -> None:
+    def __init__(self, server: Trial, tree: Path, mesh: MeshStateRunner | None = None) -> None:
         self.server = server
         self.tree = tree
         self.jig = StateJig(self._tree, server.jig, mesh)
@@ -70,9 +70,9 @@ async def test_attributes_are_variables_and_outputs_become_the_wall(
         assert outcome.answer is Answer.SUCCEEDED, outcome.error
         states = outcome.wall["states"]
         assert isinstance(states, dict)
-        said = states["say"]
-        assert isinstance(said, dict)
-        assert said["stdout"] == "hello"
+        outputs = states["say"]
+        assert isinstance(outputs, dict)
+        assert outputs["stdout"] == "hello"
         assert (tmp_path / "said").read_text().strip() == "hello"
         assert any(line.startswith("changed: say") for line in server.log)
 
@@ -82,11 +82,11 @@ async def test_the_engine_is_sent_once_and_a_spoilt_copy_is_replaced(
 ) -> None:
     sent: list[int] = []
 
-    def noted(*given: Any) -> Parcel:
-        sent.append(len(given[2]))
-        return pack_files(*given)
+    def record_and_pack(*arguments: Any) -> Parcel:
+        sent.append(len(arguments[2]))
+        return pack_files(*arguments)
 
-    monkeypatch.setattr("rackwright.jigs.state.pack_files", noted)
+    monkeypatch.setattr("rackwright.jigs.state.pack_files", record_and_pack)
     async with trial(tmp_path / "scripts", key, node.target()) as server:
         states = States(server, tree)
         values: JsonObject = {"greeting": "hello", "folder": str(tmp_path)}
@@ -132,7 +132,7 @@ async def test_a_secret_variable_is_masked_in_log_and_wall(
         assert "sesame" not in "\n".join(server.log)
 
 
-def a_mesh_without_agent(folder: Path, state: str = "alive") -> MeshWay:
+def a_mesh_without_agent(folder: Path, state: str = "alive") -> MeshStateRunner:
     """The node is a member of it, but nobody on this host speaks for it."""
 
     async def membership(node_id: int) -> JsonObject | None:
@@ -141,7 +141,7 @@ def a_mesh_without_agent(folder: Path, state: str = "alive") -> MeshWay:
     async def scope() -> str:
         return "test"
 
-    return MeshWay(MeshClient(folder), folder / "key", membership, scope)
+    return MeshStateRunner(MeshClient(folder), folder / "key", membership, scope)
 
 
 async def test_a_member_that_the_mesh_cannot_reach_is_reached_over_ssh_and_the_log_says_why(

@@ -27,8 +27,8 @@ from rackwright.lab.mesh_fleet import Fleet
 from rackwright.mesh import control
 from rackwright.mesh.client import MeshClient
 from rackwright.mesh.errors import MeshError
-from rackwright.reach.mesh_states import Job, MeshWay
-from rackwright.reach.state_events import Heard
+from rackwright.reach.mesh_states import MeshStateRunner, StateJob
+from rackwright.reach.state_events import StateEventReader
 from rackwright.store.barclamp_import import import_barclamps
 from rackwright.store.db.database import open_database
 from rackwright.store.store import Store
@@ -297,11 +297,11 @@ async def test_a_secret_is_sealed_on_its_way_and_masked_on_its_way_back(plane: P
 
     (tmp_path / "init.sls").write_text("say:\n  cmd.run:\n    - name: echo {{ word }} is {{ greeting }}\n")
     key = plane.process.home / "ssh" / "id_ed25519"
-    way = MeshWay(MeshClient(plane.fleet.home("s1")), key, membership, scope)
+    runner = MeshStateRunner(MeshClient(plane.fleet.home("s1")), key, membership, scope)
     values: JsonObject = {"word": "it", "greeting": "kept-to-ourselves"}
     run = Run(1, 1, 1, "s2.example", "say", "state", "state", values, PATIENCE, secrets=frozenset({"greeting"}))
     log: list[str] = []
-    outcome = await way.carry(run, Job(tmp_path, ["init"], "ansible"), Heard(log.append))
+    outcome = await runner.run_states(run, StateJob(tmp_path, ["init"], "ansible"), StateEventReader(log.append))
     assert outcome.answer is Answer.SUCCEEDED, outcome.error
     assert "it is" in json.dumps(outcome.wall)
     assert "kept-to-ourselves" not in json.dumps(outcome.wall) + "".join(log)

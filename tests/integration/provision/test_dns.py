@@ -19,9 +19,9 @@ from tests.support.networks import ADMIN_NETWORK, STORAGE
 from tests.support.provider import Provider
 from tests.support.waiting import PATIENCE, until
 
-from rackwright.domain.networks.dns import Record, Type
+from rackwright.domain.networks.dns import Record, RecordType
 from rackwright.provision.daemon import DaemonFailed
-from rackwright.provision.dns_update import DnsClient, Key
+from rackwright.provision.dns_update import DnsClient, TsigKey
 from rackwright.provision.knot import Knot
 from rackwright.server.composition import running_server
 from rackwright.server.settings import Options
@@ -44,12 +44,12 @@ class Names(Provider):
         return self.options.dns_address
 
     async def records_of(self, name: str, kind: str, seconds: float = PATIENCE) -> list[str]:
-        """What the server says, or the reason that it says nothing."""
+        """Return the records that the server has for a name, or its error code in their place."""
         query = dns.message.make_query(name, kind)
         answer = await dns.asyncquery.udp(query, self.address, seconds, PORT)
         if answer.rcode() != dns.rcode.NOERROR:
             return [dns.rcode.to_text(answer.rcode())]
-        return sorted(str(data) for one in answer.answer for data in one)
+        return sorted(str(data) for rrset in answer.answer for data in rrset)
 
     async def look_up(self, address: str) -> list[str]:
         return await self.records_of(ip_address(address).reverse_pointer, "PTR")
@@ -109,7 +109,7 @@ async def test_a_node_is_found_by_name_and_address_and_gone_when_it_goes(names: 
 async def test_what_somebody_else_put_there_goes_with_the_next_look(names: Names) -> None:
     await names.node(N1)
     await names.caught_up()
-    stale = Record("old.rack.example", Type.A, "10.77.0.99")
+    stale = Record("old.rack.example", RecordType.A, "10.77.0.99")
     await names.client().update("rack.example", [], [stale])
     assert await names.records_of("old.rack.example", "A") == ["10.77.0.99"]
     await names.node("n2.rack.example")
@@ -120,11 +120,11 @@ async def test_what_somebody_else_put_there_goes_with_the_next_look(names: Names
 async def test_only_who_has_the_key_may_read_a_zone_whole_or_change_it(names: Names) -> None:
     await names.node(N1)
     await names.caught_up()
-    stranger = DnsClient(names.address, PORT, Key("rackwright", b"x" * 32))
+    stranger = DnsClient(names.address, PORT, TsigKey("rackwright", b"x" * 32))
     with pytest.raises(DaemonFailed):
-        await stranger.update("rack.example", [], [Record("evil.rack.example", Type.A, "10.0.0.1")])
+        await stranger.update("rack.example", [], [Record("evil.rack.example", RecordType.A, "10.0.0.1")])
     with pytest.raises(DaemonFailed):
-        await stranger.records("rack.example")
+        await stranger.read_records("rack.example")
     unsigned = dns.update.UpdateMessage("rack.example")
     unsigned.add("evil", 60, "A", "10.0.0.1")
     answer = await dns.asyncquery.tcp(unsigned, names.address, PATIENCE, PORT)

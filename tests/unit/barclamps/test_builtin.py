@@ -27,14 +27,14 @@ def declared(barclamp: Barclamp) -> list[Role | Jig | Hammer | Attrib]:
 
 
 def closure(known: Catalogue, name: str) -> set[str]:
-    found: set[str] = set()
-    waiting = list(known.needed(name))
-    while waiting:
-        need = waiting.pop()
-        if need not in found:
-            found.add(need)
-            waiting.extend(known.needed(need))
-    return found
+    needs: set[str] = set()
+    stack = list(known.needed_roles(name))
+    while stack:
+        need = stack.pop()
+        if need not in needs:
+            needs.add(need)
+            stack.extend(known.needed_roles(need))
+    return needs
 
 
 def test_core_comes_first_and_test_only_on_request() -> None:
@@ -56,8 +56,8 @@ def test_built_in_barclamps_are_in_folders_of_their_names() -> None:
 
 def test_only_the_admin_node_has_bootstrap_and_only_the_managed_node_discovery() -> None:
     known = catalogue(test=False)
-    assert known.flagged(Flag.BOOTSTRAP) == (ADMIN,)
-    assert known.flagged(Flag.DISCOVERY) == (MANAGED,)
+    assert known.roles_with_flag(Flag.BOOTSTRAP) == (ADMIN,)
+    assert known.roles_with_flag(Flag.DISCOVERY) == (MANAGED,)
 
 
 def test_discovery_brings_ssh_access() -> None:
@@ -77,8 +77,8 @@ def test_joined_node_stands_in_for_managed_and_installed_without_being_their_kin
 
 def test_what_is_said_of_a_node_is_said_on_that_node() -> None:
     known = catalogue(test=False)
-    assert {MANAGED, INSTALLED, JOINED, SSH} <= set(known.flagged(Flag.IMPLICIT))
-    assert ADMIN not in known.flagged(Flag.IMPLICIT)
+    assert {MANAGED, INSTALLED, JOINED, SSH} <= set(known.roles_with_flag(Flag.IMPLICIT))
+    assert ADMIN not in known.roles_with_flag(Flag.IMPLICIT)
 
 
 def test_core_declares_the_script_jig_with_a_client_role_of_another_jig() -> None:
@@ -108,7 +108,7 @@ def test_every_role_a_built_in_names_is_there_but_the_one_that_must_not_be() -> 
 
 def test_everything_built_in_says_what_it_is_for() -> None:
     for barclamp in built_in(test=True):
-        assert [thing.name for thing in declared(barclamp) if not thing.description] == []
+        assert [item.name for item in declared(barclamp) if not item.description] == []
         assert barclamp.description
 
 
@@ -121,7 +121,7 @@ def the_test_barclamp() -> Barclamp:
 
 def test_test_barclamp_prefixes_all_its_names() -> None:
     barclamp = the_test_barclamp()
-    assert [thing.name for thing in declared(barclamp) if not thing.name.startswith("test-")] == []
+    assert [item.name for item in declared(barclamp) if not item.name.startswith("test-")] == []
 
 
 def test_test_barclamp_does_all_its_work_by_noop() -> None:
@@ -131,7 +131,7 @@ def test_test_barclamp_does_all_its_work_by_noop() -> None:
 
 @pytest.mark.parametrize("flag", Flag)
 def test_test_barclamp_has_a_role_for_each_flag(flag: Flag) -> None:
-    assert f"test-{flag}" in catalogue(test=True).flagged(flag)
+    assert f"test-{flag}" in catalogue(test=True).roles_with_flag(flag)
 
 
 def test_test_barclamp_has_each_relation_between_roles() -> None:
@@ -139,8 +139,8 @@ def test_test_barclamp_has_each_relation_between_roles() -> None:
     assert known.rivals("test-conflict-silent") == {"test-conflict-says"}
     assert known.providers("test-provided") == ("test-provider",)
     assert known.providers("test-abstract") == ("test-concrete",)
-    assert "test-attached" in known.needed("test-host")
-    assert "test-client" in known.needed("test-remote-worker")
+    assert "test-attached" in known.needed_roles("test-host")
+    assert "test-client" in known.needed_roles("test-remote-worker")
     assert "test-lineage-start" in closure(known, "test-lineage-end") & known.stand_ins("test-lineage-end")
 
 
@@ -156,12 +156,12 @@ def test_test_barclamp_wants_an_attrib_of_each_source() -> None:
         "parent, secret",
         "parent, run",
     }
-    assert "test-parent" in known.needed("test-wanting")
+    assert "test-parent" in known.needed_roles("test-wanting")
     assert "test-provided-value" in [attrib.name for attrib in known.attribs_of("test-provider")]
 
 
 def source(known: Catalogue, attrib: Attrib) -> str:
-    """Where a value of the attrib comes from if nobody sets one, or who may set it."""
+    """Return where a value of the attrib comes from if nobody sets one, or who may set it."""
     if attrib.role is None:
         return "node, default" if attrib.has_default else "node, hint" if attrib.schema else "node, read only"
     if attrib.secret:
@@ -176,7 +176,7 @@ def source(known: Catalogue, attrib: Attrib) -> str:
 
 
 def judged(text: str) -> None:
-    """Parsed or refused with a line that the text has; anything else is a bug."""
+    """Check that a text is parsed, or refused with a line that it has; anything else is a bug."""
     line = 1
     try:
         parse_barclamp(text, "f", known_kinds())

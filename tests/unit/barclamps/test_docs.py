@@ -1,4 +1,4 @@
-"""The page that people read about barclamp files says what the parser does."""
+"""The documentation of barclamp files says what the parser does."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Barclamp folders: what may lie in one, and what its digest stands for."""
+"""Barclamp folders: which files one may have, and what its digest is made of."""
 
 import os
 from collections.abc import Callable
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rackwright.barclamps.content import MAX_BYTES, digest_of, folder_digest, pack, read_folder, unpack, write_out
+from rackwright.barclamps.content import MAX_BYTES, digest_of, folder_digest, pack, read_folder, unpack, write_entries
 from rackwright.barclamps.loader import load_folder
 from rackwright.domain.errors import BarclampInvalid
 
@@ -166,7 +166,7 @@ def test_files_come_back_from_their_archive_as_they_were(folder: Path) -> None:
     entries = read_folder(folder)
     loaded = load_folder(folder)
     assert loaded.archive == pack(entries)
-    write_out(unpack(loaded.archive, loaded.digest), folder.parent / "again")
+    write_entries(unpack(loaded.archive, loaded.digest), folder.parent / "again")
     assert folder_digest(folder.parent / "again") == loaded.digest == digest_of(entries) == folder_digest(folder)
 
 

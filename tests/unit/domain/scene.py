@@ -1,10 +1,11 @@
-"""Small scenes for tests of the domain, in words: roles, deployments, nodes, and noderoles as `role@node`."""
+"""Small graphs for tests of the domain, written as text: roles, deployments, nodes, and noderoles as `role@node`."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from rackwright.domain.catalogue import Attrib, Catalogue, Flag, Jig, Role
 from rackwright.domain.graph.binding import PLACEHOLDER, BindPlan, bind
-from rackwright.domain.graph.noderole_graph import Deployment, Graph, Node, NodeRole
+from rackwright.domain.graph.noderole_graph import Deployment, Graph, GraphNode
 from rackwright.domain.states import ACTIVE, PROPOSED, NodeRoleState
 
 JIGS = {
@@ -15,31 +16,31 @@ JIGS = {
 
 
 def role(line: str) -> Role:
-    """`web requires=db,cache flags=cluster provides=site`"""
+    """Return the role of a line such as `web requires=db,cache flags=cluster provides=site`."""
     name, *words = line.split()
-    said = {key: tuple(values.split(",")) for key, values in (word.split("=") for word in words)}
+    options = {key: tuple(values.split(",")) for key, values in (word.split("=") for word in words)}
     return Role(
         name=name,
         barclamp="test",
-        jig=said.get("jig", ("hand",))[0],
-        requires=said.get("requires", ()),
-        attaches=said.get("attaches", ()),
-        wants=said.get("wants", ()),
-        provides=said.get("provides", ()),
-        conflicts=said.get("conflicts", ()),
-        flags=frozenset(Flag(flag) for flag in said.get("flags", ())),
+        jig=options.get("jig", ("hand",))[0],
+        requires=options.get("requires", ()),
+        attaches=options.get("attaches", ()),
+        wants=options.get("wants", ()),
+        provides=options.get("provides", ()),
+        conflicts=options.get("conflicts", ()),
+        flags=frozenset(Flag(flag) for flag in options.get("flags", ())),
     )
 
 
 def catalogue(*lines: str, attribs: Iterable[Attrib] = ()) -> Catalogue:
     roles = [role(line) for line in lines]
     return Catalogue(
-        roles={one.name: one for one in roles}, jigs=JIGS, attribs={attrib.name: attrib for attrib in attribs}
+        roles={role.name: role for role in roles}, jigs=JIGS, attribs={attrib.name: attrib for attrib in attribs}
     )
 
 
 class Scene:
-    """A graph that binding, removal and plans are tried on."""
+    """A graph and a catalogue, for tests of binding, removal and plans."""
 
     def __init__(
         self,
@@ -57,20 +58,28 @@ class Scene:
             Deployment(number, name, number - 1 or None, self._node(f"{name}-phantom"))
             for name, number in self.deployments.items()
         ]
-        places = [Node(self.nodes[f"{one.name}-phantom"], f"{one.name}-phantom", one.id, system=True) for one in listed]
+        graph_nodes = [
+            GraphNode(
+                self.nodes[f"{deployment.name}-phantom"], f"{deployment.name}-phantom", deployment.id, system=True
+            )
+            for deployment in listed
+        ]
         for word in nodes.split():
             name, _, home = word.rstrip("!").partition(":")
-            places.append(Node(self._node(name), name, self.deployments[home or "system"], admin=word.endswith("!")))
-        self.graph = Graph(nodes=places, deployments=listed)
+            graph_nodes.append(
+                GraphNode(self._node(name), name, self.deployments[home or "system"], admin=word.endswith("!"))
+            )
+        self.graph = Graph(nodes=graph_nodes, deployments=listed)
         self.serial = 0
 
     def _node(self, name: str) -> int:
         return self.nodes.setdefault(name, len(self.nodes) + 1)
 
     def bind(self, *bindings: str, into: str = "d") -> BindPlan:
-        """Propose `role@node` bindings; what they made gets the next ids."""
-        plan = bind(self.graph, self.catalogue, self.deployments[into], [self._place(one) for one in bindings])
-        self.graph = self._renumbered({one.id for one in plan.created})
+        """Propose `role@node` bindings; the noderoles that they create get the next ids."""
+        requests = [self._location(binding) for binding in bindings]
+        plan = bind(self.graph, self.catalogue, self.deployments[into], requests)
+        self.graph = self._renumbered({noderole.id for noderole in plan.created})
         return plan
 
     def _renumbered(self, created: set[int]) -> Graph:
@@ -83,36 +92,39 @@ class Scene:
 
     def _rebuilt(self, ids: dict[int, int], states: dict[int, NodeRoleState], doomed: Iterable[int] = ()) -> Graph:
         noderoles = [
-            NodeRole(
-                ids[one.id], one.node_id, one.role, one.deployment_id, states.get(one.id, one.state), one.cohort,
-                one.doomed or one.id in set(doomed),
+            replace(
+                noderole,
+                id=ids[noderole.id],
+                state=states.get(noderole.id, noderole.state),
+                doomed=noderole.doomed or noderole.id in set(doomed),
             )
-            for one in self.graph.noderoles.values()
-        ]  # fmt: skip
+            for noderole in self.graph.noderoles.values()
+        ]
         edges = [(ids[parent], ids[child]) for child in self.graph.noderoles for parent in self.graph.parents(child)]
         return Graph(self.graph.nodes.values(), self.graph.deployments.values(), noderoles, edges)
 
     def become(self, state: NodeRoleState, *names: str) -> None:
-        """Put these (all, if none is named) into a state."""
+        """Put these noderoles (all, if none is named) into a state."""
         chosen = [self.id(name) for name in names] or list(self.graph.noderoles)
         same = {id: id for id in self.graph.noderoles}
         self.graph = self._rebuilt(same, dict.fromkeys(chosen, state))
 
     def commit(self) -> None:
-        self.become(ACTIVE, *(self.name(one.id) for one in self.graph.noderoles.values() if one.state is PROPOSED))
+        proposed = [noderole.id for noderole in self.graph.noderoles.values() if noderole.state is PROPOSED]
+        self.become(ACTIVE, *map(self.name, proposed))
 
     def doom(self, name: str) -> None:
         self.graph = self._rebuilt({id: id for id in self.graph.noderoles}, {}, [self.id(name)])
 
-    def _place(self, name: str) -> tuple[int, str]:
+    def _location(self, name: str) -> tuple[int, str]:
         role, node = name.split("@")
         return self.nodes[node], role
 
     def id(self, name: str) -> int:
-        node, role = self._place(name)
-        found = self.graph.at(node, role)
-        assert found is not None, f"{name} is not bound"
-        return found.id
+        node, role = self._location(name)
+        noderole = self.graph.noderole_at(node, role)
+        assert noderole is not None, f"{name} is not bound"
+        return noderole.id
 
     def name(self, id: int) -> str:
         noderole = self.graph.noderoles[id]

@@ -1,4 +1,4 @@
-"""Attribute values: merging, the order of the layers, what a noderole is handed, and what its hash leaves out."""
+"""Attribute values: merging, the order of the layers, the input of a noderole, and what its hash leaves out."""
 
 import pytest
 
@@ -6,15 +6,15 @@ from rackwright.domain.attributes import (
     MISSING,
     Layers,
     Source,
-    Staged,
+    StagedInput,
     Surroundings,
     check_value,
     digest,
     merge,
-    nest,
-    read,
-    stage,
-    without,
+    nest_at_path,
+    read_at_path,
+    stage_input,
+    without_path,
 )
 from rackwright.domain.catalogue import Attrib, Catalogue, Json, JsonObject, Role
 from rackwright.domain.errors import Invalid
@@ -35,12 +35,12 @@ def test_merging_leaves_the_layers_as_they_were() -> None:
 
 def test_a_path_is_read_written_and_taken_out() -> None:
     values: JsonObject = {"a": {"b": {"c": None}}, "d": 1}
-    assert read(values, ("a", "b", "c")) is None
-    assert read(values, ("a", "x")) is MISSING
-    assert read(values, ("d", "x")) is MISSING
-    assert nest(("a", "b"), 1) == {"a": {"b": 1}}
-    assert without(values, ("a", "b", "c")) == {"d": 1}
-    assert without(values, ("x", "y")) == values
+    assert read_at_path(values, ("a", "b", "c")) is None
+    assert read_at_path(values, ("a", "x")) is MISSING
+    assert read_at_path(values, ("d", "x")) is MISSING
+    assert nest_at_path(("a", "b"), 1) == {"a": {"b": 1}}
+    assert without_path(values, ("a", "b", "c")) == {"d": 1}
+    assert without_path(values, ("x", "y")) == values
 
 
 def layers_of(values: dict[str, JsonObject]) -> Layers:
@@ -81,12 +81,12 @@ KNOWN = Catalogue(
 )
 
 
-def staged(role: str = "web", own: Layers | None = None, **around: object) -> Staged:
-    return stage(KNOWN, role, own or Layers(), Surroundings(**around))  # type: ignore[arg-type]  # given by name
+def staged(role: str = "web", own: Layers | None = None, **around: object) -> StagedInput:
+    return stage_input(KNOWN, role, own or Layers(), Surroundings(**around))  # type: ignore[arg-type]  # given by name
 
 
-def at(one: Staged) -> Json:
-    return one.input.get("at")
+def at(staged_input: StagedInput) -> Json:
+    return staged_input.input.get("at")
 
 
 def test_of_the_node_only_what_was_wanted_is_handed_on() -> None:
@@ -122,10 +122,10 @@ SOURCES: list[tuple[str, dict[str, object]]] = [
 
 @pytest.mark.parametrize("number", range(len(SOURCES)))
 def test_node_linked_parents_ancestors_own_data_later_wins(number: int) -> None:
-    given = {key: value for _, source in SOURCES[: number + 1] for key, value in source.items()}
-    found = at(staged(**given))  # type: ignore[arg-type]  # given by name
-    assert isinstance(found, dict)
-    assert found["fact"] == SOURCES[number][0]
+    arguments = {key: value for _, source in SOURCES[: number + 1] for key, value in source.items()}
+    values = at(staged(**arguments))  # type: ignore[arg-type]  # given by name
+    assert isinstance(values, dict)
+    assert values["fact"] == SOURCES[number][0]
 
 
 def test_own_defaults_win_over_ancestors_and_lose_to_own_data() -> None:

@@ -1,10 +1,10 @@
-"""What comes from outside is bounded and cleaned before it is stored."""
+"""Data from outside is bounded and cleaned before it is stored."""
 
 import pytest
 
 from rackwright.domain.catalogue import Json
 from rackwright.domain.errors import Invalid
-from rackwright.domain.foreign import DEEPEST, LARGEST, MOST_VALUES, check_foreign, storable_text
+from rackwright.domain.foreign import DEEPEST, LARGEST, MOST_VALUES, check_foreign_document, storable_text
 
 
 def nested(levels: int) -> Json:
@@ -15,10 +15,10 @@ def nested(levels: int) -> Json:
 
 
 def test_an_ordinary_document_is_taken() -> None:
-    check_foreign(
+    check_foreign_document(
         {"installed": {"os": "debian-12"}, "disks": [{"bytes": 10**12, "rotational": False}], "name": "Grüße"}
     )
-    check_foreign(nested(DEEPEST))
+    check_foreign_document(nested(DEEPEST))
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_an_ordinary_document_is_taken() -> None:
 )
 def test_what_cannot_be_stored_or_trusted_is_refused(document: Json, why: str) -> None:
     with pytest.raises(Invalid, match=why):
-        check_foreign(document)
+        check_foreign_document(document)
 
 
 def test_text_is_made_storable_without_losing_the_rest() -> None:

@@ -1,4 +1,4 @@
-"""What barclamp authors write hooks with, and how it travels."""
+"""The classes that barclamp authors write hooks with, and the JSON form of views and effects."""
 
 import json
 from dataclasses import asdict
@@ -33,9 +33,9 @@ from rackwright.domain.hooks import (
     SetNode,
     SetNodeAttribute,
     SetSysdata,
-    fault,
-    implemented,
-    takes,
+    find_class_fault,
+    implemented_hooks,
+    view_type_of,
 )
 from rackwright.domain.runs import Outcome
 from rackwright.domain.states import ACTIVE
@@ -73,9 +73,9 @@ def test_the_hooks_of_the_role_model_are_all_there() -> None:
 
 
 def test_each_hook_takes_the_one_argument_of_the_seed() -> None:
-    assert {hook: takes(hook) for hook in NODE_HOOKS} == dict.fromkeys(NODE_HOOKS, NodeView)
-    assert {hook: takes(hook) for hook in DEPLOYMENT_HOOKS} == dict.fromkeys(DEPLOYMENT_HOOKS, DeploymentView)
-    assert {takes(hook) for hook in (*STATE_HOOKS.values(), "on_commit", "on_node_bind")} == {NodeRoleView}
+    assert {hook: view_type_of(hook) for hook in NODE_HOOKS} == dict.fromkeys(NODE_HOOKS, NodeView)
+    assert {hook: view_type_of(hook) for hook in DEPLOYMENT_HOOKS} == dict.fromkeys(DEPLOYMENT_HOOKS, DeploymentView)
+    assert {view_type_of(hook) for hook in (*STATE_HOOKS.values(), "on_commit", "on_node_bind")} == {NodeRoleView}
 
 
 def test_layers_win_in_the_models_order() -> None:
@@ -138,9 +138,9 @@ class Watching(RoleHooks):
 
 
 def test_a_class_has_the_hooks_that_it_defines_each_under_one_name() -> None:
-    assert implemented(Watching) == {"on_active", "on_node_update", "on_network_create"}
-    assert implemented(type("Derived", (Watching,), {"role": "other"})) == implemented(Watching)
-    assert fault(Watching, ["web"]) is None
+    assert implemented_hooks(Watching) == {"on_active", "on_node_update", "on_network_create"}
+    assert implemented_hooks(type("Derived", (Watching,), {"role": "other"})) == implemented_hooks(Watching)
+    assert find_class_fault(Watching, ["web"]) is None
 
 
 @pytest.mark.parametrize(
@@ -153,4 +153,4 @@ def test_a_class_has_the_hooks_that_it_defines_each_under_one_name() -> None:
     ],
 )
 def test_a_wrong_class_is_refused_with_the_reason(names: dict[str, object], reason: str) -> None:
-    assert reason in (fault(type("Wrong", (RoleHooks,), names), ["web"]) or "")
+    assert reason in (find_class_fault(type("Wrong", (RoleHooks,), names), ["web"]) or "")

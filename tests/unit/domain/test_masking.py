@@ -1,4 +1,4 @@
-"""Secrets are hidden however they come: in pieces, over two lines, encoded."""
+"""Masking: secrets are hidden however they come, in pieces, over two lines, encoded."""
 
 import base64
 import itertools

@@ -1,4 +1,4 @@
-"""Finding a seal in what came from outside."""
+"""Seals are found in values from outside."""
 
 import pytest
 

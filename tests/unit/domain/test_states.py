@@ -2,7 +2,7 @@
 
 import pytest
 
-from rackwright.domain.states import TRANSITIONS, NodeRoleState, Trigger, target, worst
+from rackwright.domain.states import TRANSITIONS, NodeRoleState, Trigger, next_state, worst_state
 
 # Columns: from which state. "-": it does not move. "by": TODO or BLOCKED, by its parents. "spare": the same, but a
 # destructive one stays where it is. REINSTALL is what moves a destructive ACTIVE one.
@@ -52,7 +52,7 @@ def test_every_trigger_from_every_state(
         expected = NodeRoleState.BLOCKED if unmet else NodeRoleState.TODO
     else:
         expected = NodeRoleState[word.upper()]
-    assert target(trigger, state, unmet=unmet, destructive=destructive) == expected
+    assert next_state(trigger, state, unmet=unmet, destructive=destructive) == expected
 
 
 def test_the_table_here_has_every_trigger() -> None:
@@ -73,5 +73,5 @@ def test_a_node_shows_the_worst_state_of_its_noderoles() -> None:
     worst_first = ["ERROR", "TRANSITION", "TODO", "BLOCKED", "PROPOSED", "ACTIVE"]
     states = [NodeRoleState[name] for name in worst_first]
     for number, state in enumerate(states):
-        assert worst(reversed(states[number:])) is state
-    assert worst([]) is NodeRoleState.ACTIVE
+        assert worst_state(reversed(states[number:])) is state
+    assert worst_state([]) is NodeRoleState.ACTIVE

@@ -1,4 +1,4 @@
-"""IPMI among the hammers: where kinds of BMCs are listed, it is listed, and in its place."""
+"""IPMI among the hammers: wherever kinds of BMCs are listed, it is listed, and in its order."""
 
 from typing import get_args
 

@@ -1,4 +1,4 @@
-"""What the IPMI hammer makes of ipmitool's words, for what the BMCs of the tests cannot be brought to answer."""
+"""The errors of the IPMI hammer from messages of ipmitool that the BMCs of the tests cannot be made to cause."""
 
 from pathlib import Path
 
@@ -24,13 +24,13 @@ def _ipmitool(folder: Path, script: str) -> IpmiHammer:
     return IpmiHammer(str(path))
 
 
-def _failing(folder: Path, said: str) -> IpmiHammer:
-    (folder / "said").write_text(said)
-    return _ipmitool(folder, f"cat {folder}/said >&2; exit 1")
+def _failing(folder: Path, errors: str) -> IpmiHammer:
+    (folder / "errors").write_text(errors)
+    return _ipmitool(folder, f"cat {folder}/errors >&2; exit 1")
 
 
 @pytest.mark.parametrize(
-    ("said", "told"),
+    ("errors", "reason"),
     [
         ("RAKP 4 message indicates an error : invalid integrity check value", "refuses the user name or the password"),
         ("RAKP 2 message indicates an error : invalid role", "level Operator"),
@@ -49,10 +49,10 @@ def _failing(folder: Path, said: str) -> IpmiHammer:
         ("", "no session, and no reason said"),
     ],
 )
-async def test_why_there_is_no_session_is_told(tmp_path: Path, said: str, told: str) -> None:
+async def test_why_there_is_no_session_is_told(tmp_path: Path, errors: str, reason: str) -> None:
     with pytest.raises(HammerFailed) as failure:
-        await _failing(tmp_path, f"{said}\n{NO_SESSION}\n" if said else f"{NO_SESSION}\n").on(_node())
-    assert told in str(failure.value)
+        await _failing(tmp_path, f"{errors}\n{NO_SESSION}\n" if errors else f"{NO_SESSION}\n").on(_node())
+    assert reason in str(failure.value)
     assert "secret" not in str(failure.value)
 
 

@@ -12,7 +12,7 @@ from tests.support.one_file import told_by_a_process
 
 import rackwright.hammers
 from rackwright.hammers.base import Hammer, HammerFailed, HammerNode
-from rackwright.hammers.hammer_choice import Choice
+from rackwright.hammers.hammer_choice import HammerChoice
 from rackwright.hammers.ports import HammerPorts
 from rackwright.hammers.registry import bmc_kinds, hammer_kinds, make_hammers, registered_hammers
 from rackwright.reach.ssh_connections import Connections, Target
@@ -177,18 +177,18 @@ async def test_a_server_has_what_only_a_lab_has_in_a_lab_only(tmp_path: Path) ->
 async def test_of_several_that_reach_a_machine_the_lowest_priority_is_preferred() -> None:
     login = {"bmc": {"address": "192.0.2.7", "username": "admin"}}
     async with httpx.AsyncClient() as client:
-        choice = Choice(make_hammers(ports(client, lab=True)))
+        choice = HammerChoice(make_hammers(ports(client, lab=True)))
 
-    def chosen(**told: object) -> Hammer:
-        return choice.hammer(HammerNode(1, "n1.rack.example", **told))  # type: ignore[arg-type]
+    def chosen(**values: object) -> Hammer:
+        return choice.hammer(HammerNode(1, "n1.rack.example", **values))  # type: ignore[arg-type]
 
     assert chosen(settings={}).kind == "ssh"
     assert chosen(settings={"bmc": {"address": "192.0.2.7"}}).kind == "ssh"
     assert chosen(settings=login).kind == "redfish"
     assert chosen(settings=login, priorities={"ipmi": 5}).kind == "ipmi"
     assert chosen(settings=login, priorities={"ssh": 5}).kind == "ssh"
-    said = {"bmc": {**login["bmc"], "kind": "redfish"}}
-    assert chosen(settings=said, priorities={"ipmi": 5}).kind == "redfish"
+    settings = {"bmc": {**login["bmc"], "kind": "redfish"}}
+    assert chosen(settings=settings, priorities={"ipmi": 5}).kind == "redfish"
     simulated = {"kind": "simulated", "address": "http://127.0.0.1:1"}
     assert chosen(settings={}, reported_bmc=simulated, priorities={"ssh": -5}).kind == "simulated"
     with pytest.raises(HammerFailed, match=r"this server knows redfish, ipmi$"):

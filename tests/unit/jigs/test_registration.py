@@ -17,8 +17,10 @@ BELL = '''
 from typing import Self
 
 from rackwright.domain.runs import Outcome, Run
-from rackwright.jigs.base import Jig, Log
-from rackwright.jigs.ports import JigPorts, Targets
+from rackwright.jigs.base import Jig
+from rackwright.jigs.ports import JigPorts
+from rackwright.jigs.ports import FindTarget
+from rackwright.reach.run_log import Log
 
 
 class BellJig(Jig):
@@ -27,7 +29,7 @@ class BellJig(Jig):
     role_folder = "bells"
     role_folder_lacks = "no bells: hang some here"
 
-    def __init__(self, targets: Targets) -> None:
+    def __init__(self, targets: FindTarget) -> None:
         self.targets = targets
 
     @classmethod

@@ -1,4 +1,4 @@
-"""The jig that pretends: as long and as often failing as it is told, and the same each time."""
+"""The simulating jig: it takes as long and fails as often as it is told, and does the same each time."""
 
 import asyncio
 

@@ -13,7 +13,7 @@ import pytest
 
 from rackwright.mesh import client as mesh_client
 from rackwright.mesh.agent.control_server import ControlServer
-from rackwright.mesh.client import Failed, MeshClient, NoAgent, RunRequest, Targets, new_request
+from rackwright.mesh.client import AgentFailed, MeshClient, NoAgent, RunRequest, Targets, new_request
 from rackwright.mesh.errors import NoDatastore, Rejected
 
 Answers = AsyncIterator[dict[str, Any]]
@@ -21,14 +21,14 @@ HEAVY = {"cryptography", "httpx", "prometheus_client", "yaml"}
 
 
 class FakeAgent:
-    """Answers each question with the next of the given streams, and keeps what it was asked."""
+    """Answers each request with the next of the given streams, and keeps the requests."""
 
     def __init__(self, *streams: Callable[[], Answers]) -> None:
-        self.asked: list[tuple[str, dict[str, Any]]] = []
+        self.requests: list[tuple[str, dict[str, Any]]] = []
         self._streams = list(streams)
 
     async def answer(self, verb: str, wish: dict[str, Any]) -> Answers:
-        self.asked.append((verb, wish))
+        self.requests.append((verb, wish))
         return self._streams.pop(0)()
 
 
@@ -50,7 +50,7 @@ def key(tmp_path: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mesh_client, "AGAIN_SECONDS", 0.0)
+    monkeypatch.setattr(mesh_client, "RETRY_SECONDS", 0.0)
 
 
 def request() -> RunRequest:
@@ -70,11 +70,11 @@ def event(number: int) -> dict[str, Any]:
     return {"event": {"number": number}, "cursor": f"c{number}"}
 
 
-async def events(client: MeshClient, wanted: RunRequest, key: Path, count: int) -> list[int]:
+async def events(client: MeshClient, run_request: RunRequest, key: Path, count: int) -> list[int]:
     numbers: list[int] = []
-    async with asyncio.timeout(30), aclosing(client.run(wanted, b"tree", key)) as told:
-        async for happened in told:
-            numbers.append(happened["number"])
+    async with asyncio.timeout(30), aclosing(client.run(run_request, b"tree", key)) as run_events:
+        async for run_event in run_events:
+            numbers.append(run_event["number"])
             if len(numbers) == count:
                 break
     return numbers
@@ -100,13 +100,13 @@ async def test_a_run_is_followed_from_where_it_was_when_the_agent_or_the_datasto
     async def back() -> Answers:
         yield event(3)
 
-    agent, wanted = FakeAgent(begun, away, back), request()
+    agent, run_request = FakeAgent(begun, away, back), request()
     async with serving(tmp_path, agent) as client:
-        assert await events(client, wanted, key, 3) == [1, 2, 3]
-    assert [verb for verb, _ in agent.asked] == ["run", "follow", "follow"]
-    assert [wish for _, wish in agent.asked[1:]] == [
-        {"run": wanted.id, "cursor": "c1"},
-        {"run": wanted.id, "cursor": "c2"},
+        assert await events(client, run_request, key, 3) == [1, 2, 3]
+    assert [verb for verb, _ in agent.requests] == ["run", "follow", "follow"]
+    assert [wish for _, wish in agent.requests[1:]] == [
+        {"run": run_request.id, "cursor": "c1"},
+        {"run": run_request.id, "cursor": "c2"},
     ]
 
 
@@ -116,13 +116,13 @@ async def test_the_package_of_a_run_holds_the_request_and_its_tree_and_is_gone_a
     packages: list[dict[str, Any]] = []
 
     async def read() -> Answers:
-        packages.append(read_package(agent.asked[0][1]["package"]))
+        packages.append(read_package(agent.requests[0][1]["package"]))
         yield event(1)
 
-    agent, wanted = FakeAgent(read), request()
+    agent, run_request = FakeAgent(read), request()
     async with serving(tmp_path, agent) as client:
-        await events(client, wanted, key, 1)
-    assert packages[0]["request"] == wanted.dump()
+        await events(client, run_request, key, 1)
+    assert packages[0]["request"] == run_request.dump()
     assert "BEGIN SSH SIGNATURE" in packages[0]["signature"]
     assert packages[0]["tree"] == b"tree"
     assert leftovers(tmp_path) == []
@@ -135,9 +135,9 @@ async def test_a_run_that_the_agent_refuses_is_not_asked_for_again(tmp_path: Pat
 
     agent = FakeAgent(refuse)
     async with serving(tmp_path, agent) as client:
-        with pytest.raises(Failed, match="no"):
+        with pytest.raises(AgentFailed, match="no"):
             await events(client, request(), key, 1)
-    assert len(agent.asked) == 1
+    assert len(agent.requests) == 1
 
 
 async def test_an_agent_that_ends_before_it_began_the_run_is_told(tmp_path: Path, key: Path) -> None:
@@ -154,7 +154,7 @@ async def test_cancelling_names_the_run_with_its_scope_and_token(tmp_path: Path)
     async def cancelled() -> Answers:
         yield {"cancelled": []}
 
-    agent, wanted = FakeAgent(cancelled), request()
+    agent, run_request = FakeAgent(cancelled), request()
     async with serving(tmp_path, agent) as client:
-        await client.cancel(wanted, "enough")
-    assert agent.asked == [("cancel", {"run": wanted.id, "why": "enough", "scope": "here", "token": 3})]
+        await client.cancel(run_request, "enough")
+    assert agent.requests == [("cancel", {"run": run_request.id, "why": "enough", "scope": "here", "token": 3})]

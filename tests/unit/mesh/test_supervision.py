@@ -1,4 +1,4 @@
-"""Parts of an agent that fail: told, counted, started again with growing pauses, and no end of anything else."""
+"""Parts of an agent that fail are logged, counted and started again with growing pauses, and end nothing else."""
 
 import asyncio
 import json
@@ -21,9 +21,9 @@ def lines() -> list[dict[str, str]]:
 @pytest.fixture
 async def parts(lines: list[dict[str, str]], monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Supervisor]:
     monkeypatch.setattr(supervision, "FIRST_PAUSE", 0.001)
-    made = Supervisor(Log("s1", lambda line: lines.append(json.loads(line))), Metrics())
-    yield made
-    await made.stop()
+    supervisor = Supervisor(Log("s1", lambda line: lines.append(json.loads(line))), Metrics())
+    yield supervisor
+    await supervisor.stop()
 
 
 async def test_a_part_that_fails_is_started_again_until_it_is_well(

@@ -1,4 +1,4 @@
-"""Daemons that a server runs as its children."""
+"""Daemons that a server runs as child processes: started, restarted, and why they failed."""
 
 import asyncio
 import os
@@ -11,7 +11,7 @@ from tests.support.waiting import PATIENCE
 from rackwright.provision.daemon import Daemon, DaemonFailed
 
 REFUSES = '[ ! -e "$0/own.pid" ] || exit 1; echo $$ >"$0/own.pid"; : >"$0/ready"; exec sleep 3600'
-"""As Kea and Knot do: it does not start where a file says that it runs."""
+"""A daemon that, like Kea and Knot, does not start where a file says that it runs."""
 
 
 async def test_what_a_killed_one_left_does_not_keep_the_next_from_starting(tmp_path: Path) -> None:
@@ -24,7 +24,7 @@ async def test_what_a_killed_one_left_does_not_keep_the_next_from_starting(tmp_p
 
     daemon = Daemon(["sh", "-c", REFUSES, str(folder)], folder, folder / "socket", ready, patience=PATIENCE)
     try:
-        await daemon.ensure()
+        await daemon.ensure_ready()
         assert daemon.process is not None
         assert (folder / "own.pid").read_text().strip() == str(daemon.process.pid)
     finally:
@@ -37,13 +37,13 @@ async def test_one_that_dies_is_started_again(tmp_path: Path) -> None:
     async def ready() -> bool:
         return True
 
-    async def started() -> None:
+    async def on_restart() -> None:
         came_back.set()
 
     daemon = Daemon(["sleep", "3600"], folder, folder / "socket", ready, patience=PATIENCE)
-    daemon.started = started
+    daemon.on_restart = on_restart
     try:
-        await daemon.ensure()
+        await daemon.ensure_ready()
         assert daemon.process is not None
         first = daemon.process.pid
         await daemon.process.kill()
@@ -62,16 +62,16 @@ async def test_one_that_is_not_installed_and_one_that_dies_say_why(tmp_path: Pat
         "no-such-daemon": (["no-such-daemon", "-c", "x"], "No such file or directory. Is its package installed?"),
         "sh": (["sh", "-c", "echo bad configuration; exit 4"], "sh ended with status 4: bad configuration"),
     }
-    for name, (command, said) in cases.items():
+    for name, (command, reason) in cases.items():
         died = asyncio.Event()
         folder = tmp_path / name
-        daemon = Daemon(command, folder, folder / "socket", ready, broken=died.set, patience=0.01)
+        daemon = Daemon(command, folder, folder / "socket", ready, on_failed_start=died.set, patience=0.01)
         try:
             with pytest.raises(DaemonFailed):
-                await daemon.ensure()
+                await daemon.ensure_ready()
             async with asyncio.timeout(PATIENCE):
                 await died.wait()
-            with pytest.raises(DaemonFailed, match=re.escape(said)):
-                await daemon.ensure()
+            with pytest.raises(DaemonFailed, match=re.escape(reason)):
+                await daemon.ensure_ready()
         finally:
             await daemon.stop()

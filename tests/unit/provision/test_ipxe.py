@@ -3,18 +3,18 @@
 import pytest
 
 from rackwright.domain.errors import Invalid
-from rackwright.provision.ipxe import check_arguments, script
+from rackwright.provision.ipxe import boot_script, check_arguments
 
 MAC = "52:54:00:12:34:56"
 HOST = "10.77.0.1:8090"
 
 
 def test_a_machine_with_a_system_of_its_own_is_let_go() -> None:
-    assert script("local", MAC, HOST).splitlines() == ["#!ipxe", "# bootenv local", "exit"]
+    assert boot_script("local", MAC, HOST).splitlines() == ["#!ipxe", "# bootenv local", "exit"]
 
 
 def test_discovery_boots_sledgehammer_and_is_told_where_the_server_is() -> None:
-    text = script("sledgehammer", MAC, HOST, "console=ttyS0 quiet")
+    text = boot_script("sledgehammer", MAC, HOST, "console=ttyS0 quiet")
     assert f"http://{HOST}/files/sledgehammer/kernel initrd=initrd rackwright.server=http://{HOST}" in text
     assert "rackwright.bootenv=sledgehammer" in text
     assert " console=ttyS0 quiet ||" in text
@@ -22,7 +22,7 @@ def test_discovery_boots_sledgehammer_and_is_told_where_the_server_is() -> None:
 
 
 def test_an_installer_gets_its_secret_as_a_file_and_not_on_the_command_line() -> None:
-    text = script("debian-12-install", MAC, HOST)
+    text = boot_script("debian-12-install", MAC, HOST)
     [kernel] = [line for line in text.splitlines() if line.startswith("kernel ")]
     assert "initrd=initrd initrd=secret" in kernel
     assert f"initrd --name secret http://{HOST}/boot/{MAC}/secret.cpio || goto failed" in text
@@ -40,10 +40,10 @@ def test_kernel_arguments_with_characters_that_mean_something_are_refused(argume
 @pytest.mark.parametrize("host", ["a b", "a\nexit", "a/b", "a@b", "", "a:1:2", "${ip}", "[::1", "x" * 300])
 def test_a_host_that_is_no_host_is_refused(host: str) -> None:
     with pytest.raises(Invalid):
-        script("sledgehammer", MAC, host)
+        boot_script("sledgehammer", MAC, host)
 
 
 @pytest.mark.parametrize("bootenv", ["a b", "a\nexit", "", "../x", "A", "${x}"])
 def test_a_boot_environment_that_is_no_name_is_refused(bootenv: str) -> None:
     with pytest.raises(Invalid):
-        script(bootenv, MAC, HOST)
+        boot_script(bootenv, MAC, HOST)

@@ -1,4 +1,4 @@
-"""Answers to machines that look for a router: a stranger who asks without end gets few, and stops none."""
+"""Router advertisements: machines that ask are answered, and a stranger who floods gets few and stops none."""
 
 import asyncio
 import socket
@@ -16,7 +16,7 @@ NOISE = bytes([128, 0, 0, 0])
 
 @pytest.fixture
 def ends() -> Iterator[tuple[socket.socket, socket.socket]]:
-    """What the answers are heard through, and where machines ask."""
+    """A pair of sockets: the one that answers, and the one that machines ask through."""
     here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
     with here, there:
         here.setblocking(False)

@@ -19,17 +19,17 @@ CONTENT = bytes(range(256)) * 9 + b"end"
 
 
 class Client(asyncio.DatagramProtocol):
-    """Sends what it is told, and keeps what comes."""
+    """A TFTP client that queues the packets it receives."""
 
     def __init__(self) -> None:
-        self.heard: asyncio.Queue[tuple[bytes, tuple[str, int]]] = asyncio.Queue()
+        self.received: asyncio.Queue[tuple[bytes, tuple[str, int]]] = asyncio.Queue()
 
     def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
-        self.heard.put_nowait((data, addr))
+        self.received.put_nowait((data, addr))
 
-    async def hear(self) -> tuple[bytes, tuple[str, int]]:
+    async def receive(self) -> tuple[bytes, tuple[str, int]]:
         async with asyncio.timeout(PATIENCE):
-            return await self.heard.get()
+            return await self.received.get()
 
 
 @asynccontextmanager
@@ -59,12 +59,12 @@ def served(tmp_path: Path) -> Mapping[str, Path]:
 
 
 async def fetch(port: int, name: str, **options: str) -> tuple[bytes, bytes | None]:
-    """(content, the options that were agreed to)"""
+    """Fetch a file; return its content, and the options that were agreed to."""
     async with client() as (transport, protocol):
         transport.sendto(request(name, **options), (HOST, port))
         content, agreed, block, expected = b"", None, int(options.get("blksize", "512")), 1
         while True:
-            packet, peer = await protocol.hear()
+            packet, peer = await protocol.receive()
             kind, number = packet[1], int.from_bytes(packet[2:4], "big")
             assert kind in (3, 6), packet
             if kind == 6:
@@ -103,7 +103,7 @@ async def test_block_size_and_file_size_are_agreed_on(served: Mapping[str, Path]
 async def test_what_is_not_in_the_map_is_not_there(served: Mapping[str, Path], name: str) -> None:
     async with serving_tftp(lambda: served, HOST, 0) as port, client() as (transport, protocol):
         transport.sendto(request(name), (HOST, port))
-        packet, _ = await protocol.hear()
+        packet, _ = await protocol.receive()
         assert packet[:4] == b"\0\5\0\1"
 
 
@@ -121,7 +121,7 @@ async def test_what_is_not_in_the_map_is_not_there(served: Mapping[str, Path], n
 async def test_writing_and_what_is_not_well_formed_is_refused(served: Mapping[str, Path], packet: bytes) -> None:
     async with serving_tftp(lambda: served, HOST, 0) as port, client() as (transport, protocol):
         transport.sendto(packet, (HOST, port))
-        answer, _ = await protocol.hear()
+        answer, _ = await protocol.receive()
         assert answer[:4] == b"\0\5\0\4"
 
 
@@ -131,9 +131,9 @@ async def test_what_is_no_request_is_not_answered(served: Mapping[str, Path], pa
     async with serving_tftp(lambda: served, HOST, 0) as port, client() as (transport, protocol):
         transport.sendto(packet, (HOST, port))
         transport.sendto(request("nothing"), (HOST, port))
-        first, _ = await protocol.hear()
+        first, _ = await protocol.receive()
         assert first[:4] == b"\0\5\0\1"
-        assert protocol.heard.empty()
+        assert protocol.received.empty()
 
 
 async def test_two_servers_cannot_be_set_against_each_other(served: Mapping[str, Path]) -> None:
@@ -156,7 +156,7 @@ async def test_two_servers_cannot_be_set_against_each_other(served: Mapping[str,
     async with client() as (transport, protocol):
         for _ in range(3):  # by then the two have long heard each other
             transport.sendto(request("nothing"), first.get_extra_info("sockname"))
-            await protocol.hear()
+            await protocol.receive()
     assert answers == 4
     for transport, _ in servers:
         transport.close()
@@ -168,11 +168,11 @@ async def test_a_block_nobody_acknowledged_is_sent_again(
     monkeypatch.setattr(tftp, "FIRST_WAIT", 0.01)
     async with serving_tftp(lambda: served, HOST, 0) as port, client() as (transport, protocol):
         transport.sendto(request("ipxe.efi"), (HOST, port))
-        first, _ = await protocol.hear()
-        again, peer = await protocol.hear()
+        first, _ = await protocol.receive()
+        again, peer = await protocol.receive()
         assert first == again
         transport.sendto(ack(1), peer)
-        while (packet := (await protocol.hear())[0]) == first:
+        while (packet := (await protocol.receive())[0]) == first:
             pass
         assert packet[:4] == b"\0\3\0\2"
 
@@ -187,10 +187,10 @@ async def test_a_stranger_cannot_acknowledge_for_a_client(
         client() as (stranger, _),
     ):
         transport.sendto(request("ipxe.efi"), (HOST, port))
-        first, peer = await protocol.hear()
+        first, peer = await protocol.receive()
         stranger.sendto(ack(1), peer)
         for _ in range(3):  # the last of them was sent after the stranger was heard
-            assert (await protocol.hear())[0] == first
+            assert (await protocol.receive())[0] == first
 
 
 async def test_one_address_has_only_so_many_transfers_at_once(served: Mapping[str, Path]) -> None:
@@ -200,7 +200,7 @@ async def test_one_address_has_only_so_many_transfers_at_once(served: Mapping[st
         transport.sendto(request("nothing"), (HOST, port))
         ports = set()
         while True:
-            packet, peer = await protocol.hear()
+            packet, peer = await protocol.receive()
             if packet[1] == 5:
                 break
             ports.add(peer[1])
@@ -218,7 +218,7 @@ async def test_clients_that_never_answer_do_not_keep_others_out(
             transport, silent = await stack.enter_async_context(client(f"127.0.0.{number + 2}"))
             for _ in range(2):
                 transport.sendto(request("ipxe.efi"), (HOST, port))
-                await silent.hear()
+                await silent.receive()
         assert await fetch(port, "ipxe.efi") == (CONTENT, None)
 
 
@@ -232,10 +232,10 @@ async def test_a_client_that_answers_keeps_its_transfer(
         client("127.0.0.2") as (another, _),
     ):
         transport.sendto(request("ipxe.efi"), (HOST, port))
-        _, peer = await protocol.hear()
+        _, peer = await protocol.receive()
         another.sendto(request("ipxe.efi"), (HOST, port))
         transport.sendto(ack(1), peer)
-        while (packet := (await protocol.hear())[0])[:4] != b"\0\3\0\2":
+        while (packet := (await protocol.receive())[0])[:4] != b"\0\3\0\2":
             assert packet[:4] == b"\0\3\0\1"
 
 
@@ -249,7 +249,7 @@ async def test_a_few_addresses_that_acknowledge_slowly_do_not_keep_others_out(
             for _ in range(tftp.MOST_PER_ADDRESS):
                 transport, slow = await stack.enter_async_context(client(f"127.0.0.{number}"))
                 transport.sendto(request("ipxe.efi"), (HOST, port))
-                await slow.hear()
+                await slow.receive()
         assert await fetch(port, "ipxe.efi") == (CONTENT, None)
 
 

@@ -1,11 +1,11 @@
-"""Attributes as lines, and lines as a wall. That shells agree with it is shown against real ones."""
+"""Attributes written as lines, and lines read as a wall. That shells agree with it is shown against real ones."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rackwright.domain.catalogue import Json, JsonObject
-from rackwright.reach.attribute_lines import BadAttribute, lines, wall_from
+from rackwright.reach.attribute_lines import BadAttribute, attribute_lines, parse_wall
 
 # What is escaped, what escapes are made of, and some that are neither.
 TEXT = st.text(st.sampled_from('/~\\\t\n\rnt01 "é'), max_size=6)
@@ -18,13 +18,13 @@ TREES = st.dictionaries(
 
 @given(TREES)
 def test_strings_of_any_tree_come_back_from_their_lines(tree: JsonObject) -> None:
-    leaves = [line for line in lines(tree) if line.split("\t")[1] == "s"]
-    assert wall_from("\n".join(leaves) + "\n", {}) == tree
+    leaves = [line for line in attribute_lines(tree) if line.split("\t")[1] == "s"]
+    assert parse_wall("\n".join(leaves) + "\n", {}) == tree
 
 
 @given(TREES)
 def test_every_attribute_is_one_line_of_three_fields(tree: JsonObject) -> None:
-    for line in lines(tree):
+    for line in attribute_lines(tree):
         assert "\n" not in line
         assert line.count("\t") == 2
 
@@ -46,12 +46,12 @@ def test_every_attribute_is_one_line_of_three_fields(tree: JsonObject) -> None:
     ],
 )
 def test_what_was_written_becomes_the_wall(written: str, sent: JsonObject, wall: Json) -> None:
-    assert wall_from(written, sent) == wall
+    assert parse_wall(written, sent) == wall
 
 
 def test_the_input_is_left_as_it_was() -> None:
     sent: JsonObject = {"a": [{"b": "old"}]}
-    wall_from("/a/0/b\ts\tnew\n", sent)
+    parse_wall("/a/0/b\ts\tnew\n", sent)
     assert sent == {"a": [{"b": "old"}]}
 
 
@@ -68,5 +68,5 @@ def test_the_input_is_left_as_it_was() -> None:
 )
 def test_what_cannot_be_an_attribute_is_refused_by_name(written: str, complaint: str) -> None:
     with pytest.raises(BadAttribute) as caught:
-        wall_from(written, {"a": ["p"]})
+        parse_wall(written, {"a": ["p"]})
     assert complaint in str(caught.value)

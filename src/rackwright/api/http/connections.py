@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 
 from rackwright.api.auth.limits import source_network
-from rackwright.domain.networks.call_targets import Network
+from rackwright.domain.networks.call_targets import IpNetwork
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ class ConnectionLimits:
     """For a TLS handshake, for the head of a request, and for a body beside what its size allows."""
     stall_seconds: float = 120.0
     """For an answer of which the client takes nothing."""
-    proxies: Sequence[Network] = ()
+    proxies: Sequence[IpNetwork] = ()
     """Proxies speak for many clients, so they have no limit by source. X-Forwarded-For is believed from them alone."""
 
     def max_connections(self) -> int:

@@ -8,7 +8,7 @@ from pydantic import BaseModel, Field
 from rackwright.api.context import Server
 from rackwright.api.routes.target_systems import target_systems
 from rackwright.domain.graph.snapshots import CommitPlan
-from rackwright.domain.machines.planned_installs import missing
+from rackwright.domain.machines.planned_installs import missing_for_install
 from rackwright.store.db.session import Session
 from rackwright.store.graph.planned_installs import select_planned_installs
 
@@ -59,6 +59,8 @@ async def list_installs(session: Session, server: Server, plan: CommitPlan) -> l
     systems = [] if server.simulates else await asyncio.to_thread(target_systems, server)
     built_names = None if server.simulates else {system.name for system in systems if system.built}
     return [
-        InstallOut(node=install.node, os=install.os, disk=install.disk, missing=list(missing(install, built_names)))
+        InstallOut(
+            node=install.node, os=install.os, disk=install.disk, missing=list(missing_for_install(install, built_names))
+        )
         for install in installs
     ]

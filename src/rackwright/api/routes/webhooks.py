@@ -17,7 +17,7 @@ from rackwright.api.http.writing import EditTerms, Terms, write
 from rackwright.api.routes.events import KIND
 from rackwright.api.webhook_sender import WebhookSender
 from rackwright.domain.errors import Invalid
-from rackwright.domain.networks.call_targets import parse_target, refusal
+from rackwright.domain.networks.call_targets import call_refusal, parse_target
 from rackwright.store.db.session import Session
 from rackwright.store.db.visibility import EVERYTHING
 from rackwright.store.events import webhooks
@@ -113,7 +113,7 @@ def _check_target(caller: Caller, url: str) -> None:
     """Refuse a URL whose address must not be called. What a name resolves to is checked anew for each call."""
     target = parse_target(url)
     with contextlib.suppress(ValueError):
-        reason = refusal(ip_address(target.host), caller.server.policy.webhook_allow)
+        reason = call_refusal(ip_address(target.host), caller.server.policy.webhook_allow)
         if reason is not None:
             raise Invalid(reason, "/url")
 

@@ -3,11 +3,11 @@
 from rackwright.domain.hooks import FollowsNodes, NodeView
 
 SERVED = frozenset({"bootenv", "macs", "name", "available", "identity_confirmed"})
-"""What of a node the DHCP servers serve; one that was let in gets an address of its own."""
+"""Fields of a node that decide what DHCP servers serve; a node whose identity is confirmed gets its own address."""
 
 
 class DhcpDatabase(FollowsNodes):
-    """Have what is served follow the nodes."""
+    """Publishes what DHCP serves anew when nodes change."""
 
     role = "provisioner-dhcp-database"
 

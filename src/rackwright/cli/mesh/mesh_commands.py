@@ -65,12 +65,12 @@ def init(
 
     from rackwright.mesh.identity.authority import LIFE
     from rackwright.mesh.identity.server_identity import fingerprint
-    from rackwright.mesh.joining.founding import found
+    from rackwright.mesh.joining.founding import found_cluster
 
     home = folder or default_folder()
     advertised = parse_address(advertise)
     life = LIFE if certificate_hours is None else timedelta(hours=certificate_hours)
-    identity = found(
+    identity = found_cluster(
         home, name or _host_name(), cluster, parse_address(bind) if bind else None, advertised, passphrase_file, life
     )
     say(f"Made the cluster {cluster!r} with its first server {identity.name}.")
@@ -156,7 +156,7 @@ def join_command(
     import asyncio
 
     from rackwright.mesh.joining.founding import refuse_if_member
-    from rackwright.mesh.joining.join import Wish, join, read_token
+    from rackwright.mesh.joining.join import JoinOptions, join, read_token
 
     home = folder or default_folder()
     refuse_if_member(home, again=again)
@@ -167,12 +167,12 @@ def join_command(
     one_time_token = _read_one_time_token(token_file, use_variable=not address)
     if one_time_token:
         token = read_token(one_time_token)
-        wish = Wish(token.name, token.address, token.ca, listen, advertised, token)
+        options = JoinOptions(token.name, token.address, token.ca, listen, advertised, token)
     elif address and ca_fingerprint:
-        wish = Wish(name or _host_name(), parse_address(address), ca_fingerprint, listen, advertised)
+        options = JoinOptions(name or _host_name(), parse_address(address), ca_fingerprint, listen, advertised)
     else:
         raise BadRequest("say where to and whom to trust: a member's ADDRESS and --ca-fingerprint, or --token-file")
-    identity = asyncio.run(join(home, wish))
+    identity = asyncio.run(join(home, options))
     say(f"This server is {identity.name} now. Start its agent: systemctl enable --now rackwright-agent")
 
 

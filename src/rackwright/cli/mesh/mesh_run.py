@@ -181,7 +181,7 @@ def show_run(answers: Iterable[list[bytes]], as_json: bool) -> int:
     task_states: dict[str, str] = {}
     try:
         for lines in answers:
-            messages = [(line, control.read(line)) for line in lines]
+            messages = [(line, control.parse_answer(line)) for line in lines]
             news = [(line, message) for line, message in messages if not _is_heartbeat(message)]
             task_states |= _read_task_states(message for _, message in news)
             if as_json:

@@ -1,4 +1,4 @@
-"""JSON Schema (2020-12) as attribs use it: is a schema one that can be used, and does a value fit it.
+"""Checks of the JSON Schemas (2020-12) of attribs, and of values against them.
 
 References are refused: they may loop, and a remote one would make validation fetch a URL. So every check ends, and
 nothing leaves the process.
@@ -18,60 +18,66 @@ from rackwright.domain.catalogue import Json, JsonObject
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 # An empty registry: jsonschema's own would go to the network for a schema it does not know.
-_NOTHING_ELSE: Registry[bool | Mapping[str, Json]] = Registry()
+_EMPTY_REGISTRY: Registry[bool | Mapping[str, Json]] = Registry()
 _META = Draft202012Validator(Draft202012Validator.META_SCHEMA, format_checker=Draft202012Validator.FORMAT_CHECKER)
 
 
 @dataclass(frozen=True)
-class Fault:
+class SchemaFault:
+    """What is wrong with a schema, or with a value that does not fit its schema."""
+
     path: tuple[str | int, ...]
-    """Where in the document that was checked."""
+    """Where the fault is in the document that was checked."""
     reason: str
-    """In the words of the library, with the value: for who wrote the file that it is in."""
+    """What is wrong, in the words of the library and with the value: for the author of the file that has the value."""
     words: str = ""
     """What the value must be, without the value: for everybody."""
     value: object = None
 
 
-def schema_fault(schema: JsonObject) -> Fault | None:
-    """Why the schema cannot be used; None if it can."""
-    return _reference(schema) or _schema_fault(json.dumps(schema, sort_keys=True))
+def find_schema_fault(schema: JsonObject) -> SchemaFault | None:
+    """Return why the schema cannot be used; None if it can."""
+    return _find_reference(schema) or _find_meta_fault(json.dumps(schema, sort_keys=True))
 
 
 @lru_cache(maxsize=4096)
-def _schema_fault(canonical: str) -> Fault | None:
-    """Cached by text: most attribs have one of a few schemas, and the check takes half a millisecond."""
+def _find_meta_fault(canonical: str) -> SchemaFault | None:
+    """Return why the text is no JSON Schema; None if it is one.
+
+    Cached by text: most attribs have one of a few schemas, and the check takes half a millisecond.
+    """
     try:
-        return _first(best_match(_META.iter_errors(json.loads(canonical))))
+        return _as_fault(best_match(_META.iter_errors(json.loads(canonical))))
     except (OverflowError, RecursionError) as error:
         # Python's regular expressions give up like this on some patterns instead of calling them wrong.
-        return Fault((), f"one of its patterns is too large ({error})")
+        return SchemaFault((), f"one of its patterns is too large ({error})")
 
 
-def misfit(schema: JsonObject, value: Json) -> Fault | None:
-    """Why the value does not fit a schema that has no fault; None if it fits."""
-    return _first(best_match(Draft202012Validator(schema, registry=_NOTHING_ELSE).iter_errors(value)))
+def find_value_fault(schema: JsonObject, value: Json) -> SchemaFault | None:
+    """Return why the value does not fit a schema that has no fault; None if it fits."""
+    return _as_fault(best_match(Draft202012Validator(schema, registry=_EMPTY_REGISTRY).iter_errors(value)))
 
 
-def _first(error: ValidationError | None) -> Fault | None:
+def _as_fault(error: ValidationError | None) -> SchemaFault | None:
     if error is None:
         return None
     reason = error.message if len(error.message) <= 200 else error.message[:197] + "..."
     words = schema_words(str(error.validator), error.validator_value, error.instance)
-    return Fault(tuple(error.absolute_path), reason, words, error.instance)
+    return SchemaFault(tuple(error.absolute_path), reason, words, error.instance)
 
 
-def _reference(schema: JsonObject) -> Fault | None:
+def _find_reference(schema: JsonObject) -> SchemaFault | None:
+    """Return a fault for the first reference in the schema; None if it has none."""
     stack: list[tuple[tuple[str | int, ...], Json]] = [((), schema)]
     while stack:
-        path, here = stack.pop()
-        if isinstance(here, list):
-            stack.extend(((*path, index), child) for index, child in enumerate(here))
-        elif isinstance(here, dict):
-            for key, child in here.items():
+        path, value = stack.pop()
+        if isinstance(value, list):
+            stack.extend(((*path, index), child) for index, child in enumerate(value))
+        elif isinstance(value, dict):
+            for key, child in value.items():
                 if key == "$schema" and child == DIALECT:
                     continue
                 if key.startswith("$") and key != "$comment":
-                    return Fault((*path, key), f"{key} is not allowed; write out what it would refer to")
+                    return SchemaFault((*path, key), f"{key} is not allowed; write out what it would refer to")
                 stack.append(((*path, key), child))
     return None

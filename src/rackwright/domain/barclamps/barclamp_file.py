@@ -1,15 +1,15 @@
-"""Barclamp files: from the text of one `barclamp.yml` to a checked Barclamp.
+"""The parser of `barclamp.yml`: from the text of one file to a checked Barclamp.
 
-Every mistake in a file is a BarclampInvalid with its line. What another file may still bring (a required role, a jig)
-is not missed here: names are bound late. Reading folders from disk is the loader's.
+Every mistake in a file is a BarclampInvalid with its line. A name that another file may still declare (a required role,
+a jig) is no mistake here: names are bound late. Folders are read from disk by the loader (`barclamps/loader.py`).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from rackwright.domain.barclamps.attrib_schema import misfit, schema_fault
-from rackwright.domain.barclamps.fields import Fields, nearest, shown
-from rackwright.domain.barclamps.yaml_lines import Marked, read_yaml
+from rackwright.domain.barclamps.attrib_schema import find_schema_fault, find_value_fault
+from rackwright.domain.barclamps.fields import FieldReader, shorten_value, suggest_name
+from rackwright.domain.barclamps.marked_values import MarkedValue, read_yaml
 from rackwright.domain.catalogue import (
     EXCLUDES,
     Attrib,
@@ -33,41 +33,42 @@ ROLE_KEYS = (
 )
 
 MAX_DEADLINE = 30 * 24 * 3600
-"""Seconds. No run is kept in the history for longer, so none may take longer."""
+"""Seconds that a role may give its runs. No run is kept in the history for longer, so none may take longer."""
 MAX_PRIORITY = 2**31 - 1
 
 
 Reserved = Mapping[tuple[str, str], str]
-"""(role, jig, hammer, attrib or barclamp; its name) -> the barclamp that has it for good."""
+"""Names that only a barclamp of Rackwright may declare: (role, jig, hammer, attrib or barclamp; its name) -> the
+barclamp that owns it."""
 
 
 @dataclass(frozen=True)
-class Kinds:
-    """The implementations of jigs and of hammers that there are, which a file may name."""
+class KnownKinds:
+    """The implementations of jigs and of hammers that exist, which a file may name."""
 
     jigs: Sequence[str]
     hammers: Sequence[str]
 
 
-def parse_barclamp(text: str, file: str, kinds: Kinds, reserved: Reserved | None = None) -> Barclamp:
-    """What the file declares; BarclampInvalid, with the line, for the first mistake in it."""
+def parse_barclamp(text: str, file: str, kinds: KnownKinds, reserved: Reserved | None = None) -> Barclamp:
+    """Return what the file declares; raise BarclampInvalid, with the line, for the first mistake in it."""
     return _Parser(file, kinds, reserved or {}).parse(read_yaml(text, file))
 
 
 @dataclass
 class _Parser:
-    """One file being read. The lines of what was declared are kept for the checks that need all of it."""
+    """The parsing of one file. It records the line of each declaration for the checks that come after all are read."""
 
     file: str
-    kinds: Kinds
+    kinds: KnownKinds
     reserved: Reserved = field(default_factory=dict)
     barclamp: str = ""
     lines: dict[tuple[str, str], int] = field(default_factory=dict)
     client_lines: dict[str, int] = field(default_factory=dict)
     attribs: list[Attrib] = field(default_factory=list)
 
-    def parse(self, root: Marked) -> Barclamp:
-        fields = Fields(root, self.file, "the barclamp file", BARCLAMP_KEYS)
+    def parse(self, root: MarkedValue) -> Barclamp:
+        fields = FieldReader(root, self.file, "the barclamp file", BARCLAMP_KEYS)
         self.barclamp = fields.name("name")
         fields.what = f"barclamp {self.barclamp!r}"
         if ("barclamp", self.barclamp) in self.reserved:
@@ -94,8 +95,8 @@ class _Parser:
         self._check_catalogue(Catalogue.of([parsed]))
         return parsed
 
-    def _declared(self, fields: Fields, kind: str) -> str:
-        """The name of the thing, which must be the first of its kind with it."""
+    def _declare(self, fields: FieldReader, kind: str) -> str:
+        """Read the name of a jig, hammer, role or attrib, and record its line; two of one kind may not share a name."""
         name = fields.name("name")
         first = self.lines.get((kind, name))
         if first is not None:
@@ -110,17 +111,17 @@ class _Parser:
         fields.what = f"{kind} {name!r}"
         return name
 
-    def _kind(self, fields: Fields, name: str, known: Sequence[str]) -> str:
-        """Which implementation is meant: one that there is, or what uses it would never do anything."""
+    def _kind(self, fields: FieldReader, name: str, known: Sequence[str]) -> str:
+        """Read which implementation is meant. It must exist, or the jig or hammer would never do anything."""
         kind = fields.optional_name("kind") or name
         if kind not in known:
-            reason = f"There is no kind {kind!r} for {fields.what}{nearest(kind, known) or '.'}"
+            reason = f"There is no kind {kind!r} for {fields.what}{suggest_name(kind, known) or '.'}"
             raise fields.wrong("kind", f"{reason} The kinds are: {', '.join(known)}.")
         return kind
 
-    def _jig(self, item: Marked) -> Jig:
-        fields = Fields(item, self.file, "a jig", JIG_KEYS)
-        name = self._declared(fields, "jig")
+    def _jig(self, item: MarkedValue) -> Jig:
+        fields = FieldReader(item, self.file, "a jig", JIG_KEYS)
+        name = self._declare(fields, "jig")
         self.client_lines[name] = fields.line("client_role")
         return Jig(
             name=name,
@@ -131,9 +132,9 @@ class _Parser:
             client_role=fields.optional_name("client_role"),
         )
 
-    def _hammer(self, item: Marked) -> Hammer:
-        fields = Fields(item, self.file, "a hammer", HAMMER_KEYS)
-        name = self._declared(fields, "hammer")
+    def _hammer(self, item: MarkedValue) -> Hammer:
+        fields = FieldReader(item, self.file, "a hammer", HAMMER_KEYS)
+        name = self._declare(fields, "hammer")
         return Hammer(
             name=name,
             barclamp=self.barclamp,
@@ -142,9 +143,9 @@ class _Parser:
             description=fields.text("description"),
         )
 
-    def _role(self, item: Marked) -> Role:
-        fields = Fields(item, self.file, "a role", ROLE_KEYS)
-        name = self._declared(fields, "role")
+    def _role(self, item: MarkedValue) -> Role:
+        fields = FieldReader(item, self.file, "a role", ROLE_KEYS)
+        name = self._declare(fields, "role")
         role = Role(
             name=name,
             barclamp=self.barclamp,
@@ -165,26 +166,26 @@ class _Parser:
             self._check_template(fields.marked("template"), own)
         return role
 
-    def _flags(self, fields: Fields) -> frozenset[Flag]:
+    def _flags(self, fields: FieldReader) -> frozenset[Flag]:
         known = {flag.value: flag for flag in Flag}
         for text, line in fields.texts("flags"):
             if text not in known:
-                reason = f"There is no flag {shown(text)}{nearest(text, known) or '.'}"
+                reason = f"There is no flag {shorten_value(text)}{suggest_name(text, known) or '.'}"
                 raise BarclampInvalid(self.file, line, f"{reason} The flags are: {', '.join(known)}.")
         flags = frozenset(known[text] for text, _ in fields.texts("flags"))
-        for (one, other), reason in EXCLUDES.items():
-            if one in flags and other in flags:
-                raise fields.wrong("flags", f"The flags {one} and {other} exclude each other: {reason}.")
+        for (first, second), reason in EXCLUDES.items():
+            if first in flags and second in flags:
+                raise fields.wrong("flags", f"The flags {first} and {second} exclude each other: {reason}.")
         return flags
 
-    def _check_relations(self, fields: Fields, role: Role) -> None:
+    def _check_relations(self, fields: FieldReader, role: Role) -> None:
         for key in ("requires", "attaches", "provides", "conflicts"):
             if role.name in fields.names(key):
                 line = fields.line_of(key, role.name)
                 raise BarclampInvalid(self.file, line, f"Role {role.name!r} names itself in {key!r}.")
-        # Stand-ins may never be parent and child, so no such role could be bound.
-        for key, named in (("requires", role.requires), ("attaches", role.attaches)):
-            for other in named:
+        # A role and one that provides it may never be parent and child, so no such role could be bound.
+        for key, names in (("requires", role.requires), ("attaches", role.attaches)):
+            for other in names:
                 if other in role.provides:
                     raise BarclampInvalid(
                         self.file,
@@ -193,7 +194,7 @@ class _Parser:
                         " a role and one that stands in for it may not depend on each other.",
                     )
 
-    def _attribs(self, fields: Fields, role: str | None) -> list[Attrib]:
+    def _attribs(self, fields: FieldReader, role: str | None) -> list[Attrib]:
         """Read the attribs of one owner, which share one tree of data."""
         own = [self._attrib(item, role) for item in fields.items("attribs")]
         clash = find_clash(own)
@@ -204,10 +205,10 @@ class _Parser:
         self.attribs.extend(own)
         return own
 
-    def _attrib(self, item: Marked, role: str | None) -> Attrib:
-        fields = Fields(item, self.file, "an attrib", ATTRIB_KEYS)
+    def _attrib(self, item: MarkedValue, role: str | None) -> Attrib:
+        fields = FieldReader(item, self.file, "an attrib", ATTRIB_KEYS)
         attrib = Attrib(
-            name=self._declared(fields, "attrib"),
+            name=self._declare(fields, "attrib"),
             barclamp=self.barclamp,
             map=fields.path("map"),
             role=role,
@@ -223,15 +224,15 @@ class _Parser:
             self._check_value(fields.marked("default"), attrib, "The default of")
         return attrib
 
-    def _check_schema(self, marked: Marked, attrib: Attrib) -> None:
-        fault = schema_fault(attrib.schema or {})
+    def _check_schema(self, marked: MarkedValue, attrib: Attrib) -> None:
+        fault = find_schema_fault(attrib.schema or {})
         if fault:
             line = marked.at(fault.path).line
             raise BarclampInvalid(
                 self.file, line, f"The schema of attrib {attrib.name!r} cannot be used: {fault.reason}."
             )
 
-    def _check_value(self, marked: Marked, attrib: Attrib, what: str) -> None:
+    def _check_value(self, marked: MarkedValue, attrib: Attrib, what: str) -> None:
         if attrib.secret:
             raise BarclampInvalid(
                 self.file,
@@ -239,42 +240,42 @@ class _Parser:
                 f"{what} attrib {attrib.name!r} cannot be here: it is secret, and this file is not encrypted."
                 " Set it on a node, a deployment's role or a noderole.",
             )
-        fault = misfit(attrib.schema, marked.plain()) if attrib.schema is not None else None
+        fault = find_value_fault(attrib.schema, marked.plain()) if attrib.schema is not None else None
         if fault:
             line = marked.at(fault.path).line
             raise BarclampInvalid(
                 self.file, line, f"{what} attrib {attrib.name!r} does not fit its schema: {fault.reason}."
             )
 
-    def _check_template(self, template: Marked, own: Iterable[Attrib]) -> None:
-        """What the template says of the role's own attribs must fit them. Those of other files are not known here."""
+    def _check_template(self, template: MarkedValue, own: Iterable[Attrib]) -> None:
+        """Check the template's values for the role's own attribs. Attribs of other files are not known here."""
         for attrib in own:
-            found = template.find(attrib.map)
-            if found:
-                self._check_value(found, attrib, "The template's value for")
+            value = template.find(attrib.map)
+            if value:
+                self._check_value(value, attrib, "The template's value for")
 
     def _check_catalogue(self, catalogue: Catalogue) -> None:
         for jig in catalogue.jigs.values():
             fault = catalogue.client_role_fault(jig)
             if fault:
                 raise BarclampInvalid(self.file, self.client_lines[jig.name], fault)
-        path = find_cycle({name: catalogue.needed(name) for name in catalogue.roles})
+        path = find_cycle({name: catalogue.needed_roles(name) for name in catalogue.roles})
         if path:
             reason = f"These roles need each other in a circle: {' -> '.join(path)}."
             raise BarclampInvalid(self.file, self.lines["role", path[0]], reason)
 
 
 def find_clash(attribs: Sequence[Attrib]) -> tuple[Attrib, Attrib, str] | None:
-    """Two attribs of one tree of data that cannot both be in it, and why; None if all can."""
-    places: dict[tuple[str, ...], Attrib] = {}
+    """Return two attribs of one tree of data that cannot both be in it, and why; None if all can."""
+    by_path: dict[tuple[str, ...], Attrib] = {}
     for attrib in attribs:
-        first = places.setdefault(attrib.map, attrib)
+        first = by_path.setdefault(attrib.map, attrib)
         if first is not attrib:
-            place = "/".join(attrib.map)
-            return first, attrib, f"Attribs {first.name!r} and {attrib.name!r} are both at {place}; one must move."
+            path = "/".join(attrib.map)
+            return first, attrib, f"Attribs {first.name!r} and {attrib.name!r} are both at {path}; one must move."
     for attrib in attribs:
         for length in range(1, len(attrib.map)):
-            outer = places.get(attrib.map[:length])
+            outer = by_path.get(attrib.map[:length])
             if outer and outer.secret != attrib.secret:
                 secret, visible = (outer, attrib) if outer.secret else (attrib, outer)
                 reason = (

@@ -1,14 +1,14 @@
-"""The entries of one mapping in a barclamp file, taken by key and each checked for its type and shape.
+"""A reader for the fields of one mapping in a barclamp file, which checks each for its type and shape.
 
-Every complaint names the thing it is about and carries the line of the value. Which keys there are, and what they mean
-together, is said in `barclamp_file.py`.
+Every error names the jig, role or the like that it is about and carries the line of the value. The keys, and what they
+mean together, are in `barclamp_file.py`.
 """
 
 import re
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-from rackwright.domain.barclamps.yaml_lines import Marked
+from rackwright.domain.barclamps.marked_values import MarkedValue
 from rackwright.domain.catalogue import Json, JsonObject
 from rackwright.domain.errors import BarclampInvalid
 
@@ -18,50 +18,52 @@ _NAME = re.compile(r"[a-z][a-z0-9_-]*")
 _STEP = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 
 
-def nearest(word: str, known: Iterable[str]) -> str:
-    """`; did you mean 'x'?`, or nothing if nothing known is like it."""
-    found = get_close_matches(word, list(known), 1)
-    return f"; did you mean {found[0]!r}?" if found else ""
+def suggest_name(word: str, known: Iterable[str]) -> str:
+    """Return `; did you mean 'x'?` for the known name that is most like `word`; an empty text if none is."""
+    matches = get_close_matches(word, list(known), 1)
+    return f"; did you mean {matches[0]!r}?" if matches else ""
 
 
-def shown(value: Json) -> str:
-    """A value as a message shows it: never pages of it."""
+def shorten_value(value: Json) -> str:
+    """Return a value as messages show it, cut off if it is long."""
     text = repr(value)
     return text if len(text) <= 80 else text[:77] + "..."
 
 
-class Fields:
-    def __init__(self, marked: Marked, file: str, what: str, known: tuple[str, ...]) -> None:
+class FieldReader:
+    """Reads the fields of one mapping; raises BarclampInvalid for a field that is unknown or of the wrong type."""
+
+    def __init__(self, marked: MarkedValue, file: str, what: str, known: tuple[str, ...]) -> None:
         self.file = file
         self.what = what
-        """The thing that the mapping describes, as messages name it."""
+        """What the mapping describes, as messages name it: "a jig", "role 'dns-server'"."""
         if not isinstance(marked.value, dict):
             raise BarclampInvalid(file, marked.line, f"{what.capitalize()} must be a mapping of keys to values.")
         self._entries = marked.value
         self._line = marked.line
         for key, value in self._entries.items():
             if key not in known:
-                reason = f"There is no key {shown(key)} in {what}{nearest(key, known) or '.'}"
+                reason = f"There is no key {shorten_value(key)} in {what}{suggest_name(key, known) or '.'}"
                 raise BarclampInvalid(file, value.key_line, f"{reason} The keys are: {', '.join(known)}.")
 
     def __contains__(self, key: str) -> bool:
         return key in self._entries
 
-    def marked(self, key: str) -> Marked:
+    def marked(self, key: str) -> MarkedValue:
         return self._entries[key]
 
     def line(self, key: str) -> int:
         return self._entries[key].line if key in self._entries else self._line
 
     def line_of(self, key: str, name: str) -> int:
-        """The line of `name` in the list at `key`."""
+        """Return the line of `name` in the list at `key`."""
         return next((line for text, line in self.texts(key) if text == name), self.line(key))
 
     def wrong(self, key: str, reason: str) -> BarclampInvalid:
         return BarclampInvalid(self.file, self.line(key), reason)
 
     def _mistyped(self, key: str, words: str) -> BarclampInvalid:
-        return self.wrong(key, f"{key!r} of {self.what} must be {words}, not {_kind(self._entries[key])}.")
+        return self.wrong(key, f"{key!r} of {self.what} must be {words}, not {_type_words(self._entries[key])}.")
 
     def text(self, key: str) -> str:
         if key not in self._entries:
@@ -99,7 +101,7 @@ class Fields:
             raise self._mistyped(key, "a mapping")
         return value
 
-    def items(self, key: str) -> list[Marked]:
+    def items(self, key: str) -> list[MarkedValue]:
         if key not in self._entries:
             return []
         value = self._entries[key].value
@@ -108,12 +110,12 @@ class Fields:
         return value
 
     def texts(self, key: str) -> list[tuple[str, int]]:
-        """The texts listed at `key`, each with its line, none of them twice."""
+        """Return the texts listed at `key`, each with its line; refuse one that is there twice."""
         seen: dict[str, int] = {}
         for item in self.items(key):
             if not isinstance(item.value, str):
                 raise BarclampInvalid(
-                    self.file, item.line, f"{key!r} of {self.what} must list text only, not {_kind(item)}."
+                    self.file, item.line, f"{key!r} of {self.what} must list text only, not {_type_words(item)}."
                 )
             if item.value in seen:
                 raise BarclampInvalid(self.file, item.line, f"{item.value!r} is twice in {key!r} of {self.what}.")
@@ -136,13 +138,13 @@ class Fields:
             raise BarclampInvalid(
                 self.file,
                 line,
-                f"{shown(text)} in {key!r} of {self.what} is no name: a name is lower-case letters, digits, - and _,"
-                f" starts with a letter and has at most {MAX_NAME} characters.",
+                f"{shorten_value(text)} in {key!r} of {self.what} is no name: a name is lower-case letters, digits, -"
+                f" and _, starts with a letter and has at most {MAX_NAME} characters.",
             )
         return text
 
     def path(self, key: str) -> tuple[str, ...]:
-        """A path into attribute data, `crowbar/target_os`."""
+        """Return the path into attribute data at `key`, such as `crowbar/target_os`."""
         if key not in self._entries:
             raise BarclampInvalid(self.file, self._line, f"The key {key!r} is missing in {self.what}.")
         steps = tuple(self.text(key).split("/"))
@@ -152,8 +154,8 @@ class Fields:
             if not _STEP.fullmatch(step):
                 raise self.wrong(
                     key,
-                    f"{shown(step)} in {key!r} of {self.what} is no step of a path: write steps of letters, digits,"
-                    " _, - and . with one / between them, as in crowbar/target_os.",
+                    f"{shorten_value(step)} in {key!r} of {self.what} is no step of a path: write steps of letters,"
+                    " digits, _, - and . with one / between them, as in crowbar/target_os.",
                 )
             if step.isdigit():
                 raise self.wrong(
@@ -164,7 +166,8 @@ class Fields:
         return steps
 
 
-def _kind(marked: Marked) -> str:
+def _type_words(marked: MarkedValue) -> str:
+    """Return the type of a value in words for messages, or a simple value itself."""
     value = marked.value
     if value is None:
         return "empty (leave the key out instead)"
@@ -174,4 +177,4 @@ def _kind(marked: Marked) -> str:
         return "a mapping"
     if isinstance(value, list):
         return "a list"
-    return shown(value)
+    return shorten_value(value)

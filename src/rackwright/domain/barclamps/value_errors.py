@@ -1,8 +1,8 @@
-"""What is wrong with a value, in words a person can act on: "must be at least 1".
+"""Messages about wrong values, in words a person can act on: "must be at least 1".
 
-The libraries that check values have words of their own, each different, and some with the value in them, which may be a
-secret or a megabyte. Here is the one place that turns what pydantic and JSON Schema find into a sentence whose subject
-is the name of the value.
+The libraries that check values have messages of their own, each different, and some with the value in them, which may
+be a secret or a megabyte. This is the one place that turns errors of pydantic and JSON Schema into a sentence whose
+subject is the name of the value.
 """
 
 import json
@@ -33,7 +33,7 @@ _LIMITS = {
     "url_too_long": "must be a URL of at most {max_length} characters",
     "url_scheme": "must be a URL that begins with {expected_schemes}",
 }
-"""The kind of value is right, and the value is not: pydantic's name of the error -> what is said."""
+"""Words for a value of the right kind that is out of its limits, by pydantic's name of the error."""
 
 _KINDS = {
     "literal_error": "must be {expected}",
@@ -51,16 +51,16 @@ _KINDS = {
     **dict.fromkeys(("ip_any_network", "ip_v4_network", "ip_v6_network", "ip_any_interface"), _NETWORK),
     **dict.fromkeys(("url_type", "url_parsing", "url_syntax_violation"), _URL),
 }
-"""The value is of another kind than it must be."""
+"""Words for a value of another kind than it must be, by pydantic's name of the error."""
 
 
 def is_of_another_kind(kind: str) -> bool:
-    """Whether an error of pydantic says that a value is no number, text, ... at all, and not just one out of range."""
+    """Return whether an error of pydantic says that a value is of the wrong type, and not just out of range."""
     return kind in _KINDS
 
 
 def pydantic_words(kind: str, context: Mapping[str, Any]) -> str | None:
-    """Return what a value must be, for a sentence that begins with its name; None: there are no words for it."""
+    """Return what a value must be, for a sentence that begins with its name; None if there are no words for `kind`."""
     if kind == "string_too_short":
         return _at_least(context["min_length"], "character")
     if kind == "too_short":
@@ -93,7 +93,7 @@ _SCHEMA = {
     "contains": "lacks an item that must be there",
     "not": "has a form that is not allowed",
 }
-"""JSON Schema's keyword -> what is said of a value that it refuses."""
+"""Words for a value that a JSON Schema refuses, by the keyword that refuses it."""
 
 _SCHEMA_TYPES = {
     "integer": "a whole number",
@@ -106,26 +106,26 @@ _SCHEMA_TYPES = {
 }
 
 
-def schema_words(keyword: str, wanted: Any, value: Any) -> str:
+def schema_words(keyword: str, expected: Any, value: Any) -> str:
     """Return what is wrong with a value that a keyword of a JSON Schema refuses. The value itself is not repeated."""
     match keyword:
         case "type":
-            return f"must be {_or(_SCHEMA_TYPES.get(name, name) for name in _several(wanted))}"
+            return f"must be {_or(_SCHEMA_TYPES.get(name, name) for name in _as_list(expected))}"
         case "enum":
-            return f"must be {_or(map(_quoted, wanted))}"
+            return f"must be {_or(map(_quoted, expected))}"
         case "minLength" | "minItems" | "minProperties":
-            return _at_least(wanted, "character" if keyword == "minLength" else "item")
+            return _at_least(expected, "character" if keyword == "minLength" else "item")
         case "required" if isinstance(value, dict):
-            return f"lacks {_and(name for name in wanted if name not in value)}"
+            return f"lacks {_and(name for name in expected if name not in value)}"
         case "const":
-            return f"must be {_quoted(wanted)}"
+            return f"must be {_quoted(expected)}"
         case "additionalProperties" | "unevaluatedProperties":
             return "has an entry that is not known here"
-    return _SCHEMA.get(keyword, "does not fit its schema").format(wanted)
+    return _SCHEMA.get(keyword, "does not fit its schema").format(expected)
 
 
-def _several(wanted: str | Sequence[str]) -> Sequence[str]:
-    return [wanted] if isinstance(wanted, str) else wanted
+def _as_list(names: str | Sequence[str]) -> Sequence[str]:
+    return [names] if isinstance(names, str) else names
 
 
 def _quoted(value: object) -> str:
@@ -145,5 +145,5 @@ def _joined(names: list[str], word: str) -> str:
 
 
 def json_pointer(path: Sequence[object]) -> str:
-    """Return a JSON pointer (RFC 6901)."""
+    """Return the JSON pointer (RFC 6901) of a path."""
     return "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in path)

@@ -1,4 +1,4 @@
-"""The noderole graph: binding, removal, snapshots, upgrades, and why something waits.
+"""The noderole graph: binding, removal, snapshots, upgrades, and why a noderole waits.
 
 Used by the store, which reads and writes what these rules work out. Pure.
 """

@@ -1,4 +1,4 @@
-"""Binding roles to nodes: a pure function of the graph that returns all the changes, or raises one conflict.
+"""Binding of roles to nodes: from the graph and the requests to a plan of all changes, or to one conflict. Pure.
 
 The same code answers a dry run, makes a proposal's noderoles, and works them out again when the proposal is committed.
 """
@@ -8,16 +8,16 @@ from dataclasses import dataclass, field
 
 from rackwright.domain.catalogue import Catalogue, Flag, Role
 from rackwright.domain.errors import Conflict, Rule
-from rackwright.domain.graph.noderole_graph import Graph, NodeRole, visible
+from rackwright.domain.graph.noderole_graph import Graph, NodeRole, is_visible
 from rackwright.domain.states import PROPOSED, NodeRoleState
 
 PLACEHOLDER = 1 << 62
-"""Ids from here on stand for noderoles that have none yet. They sort after all that exist."""
+"""Ids from here on are placeholders for noderoles that have no id yet. They sort after all that exist."""
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
-    """Where a noderole takes a wanted attrib from."""
+class AttribLink:
+    """The parent that a noderole takes a wanted attrib from."""
 
     child: int
     attrib: str
@@ -26,16 +26,16 @@ class Link:
 
 @dataclass
 class BindPlan:
-    """What binding would change; an empty plan means that all was bound already."""
+    """The changes that binding makes; an empty plan means that all was bound already."""
 
     bound: list[int] = field(default_factory=list)
     """The noderole of each request, in the order of the requests."""
     created: list[NodeRole] = field(default_factory=list)
     edges: list[tuple[int, int]] = field(default_factory=list)
     """(parent, child)"""
-    links: list[Link] = field(default_factory=list)
+    links: list[AttribLink] = field(default_factory=list)
     recohorted: dict[int, int] = field(default_factory=dict)
-    """Noderoles that were there before and whose cohort grew."""
+    """The new cohort of each noderole that existed before and whose cohort grew."""
 
 
 def bind(
@@ -47,10 +47,10 @@ def bind(
     state: NodeRoleState = PROPOSED,
     known: Mapping[tuple[int, str], int] | None = None,
 ) -> BindPlan:
-    """Bind each (node, role) in one deployment, with all that it needs.
+    """Bind each (node, role) in one deployment, with all roles that it needs, and return the changes.
 
-    `graph` is used up: the new noderoles are in it afterwards. `known` gives ids that places had before, for working
-    a proposal out again.
+    `graph` is used up: the new noderoles are in it afterwards. `known` has the ids that noderoles had before, by
+    (node, role), for working a proposal out again.
     """
     binder = Binder(graph, catalogue, deployment_id, state, known or {})
     for node_id, role in requests:
@@ -61,22 +61,25 @@ def bind(
 def bind_each(
     graph: Graph, catalogue: Catalogue, deployment_id: int, targets: Iterable[Sequence[tuple[int, str]]]
 ) -> list[BindPlan | Conflict]:
-    """Work out for each target what binding it alone would change, or why it is refused; `graph` stays as it is.
+    """Return for each target what binding it alone would change, or why it is refused; `graph` stays as it is.
 
-    A target is what `bind` takes: (node, role) pairs that are bound together or not at all.
+    A target is the requests of one `bind`: (node, role) pairs that are bound together or not at all.
     """
-    found: list[BindPlan | Conflict] = []
+    answers: list[BindPlan | Conflict] = []
     for requests in targets:
         with graph.trial():
             try:
-                found.append(bind(graph, catalogue, deployment_id, requests))
-            except Conflict as refused:
-                found.append(refused)
-    return found
+                answers.append(bind(graph, catalogue, deployment_id, requests))
+            except Conflict as conflict:
+                answers.append(conflict)
+    return answers
 
 
 class Binder:
-    """Binds one request after the other in a graph; `domain/graph/upgrades.py` adds what is bound already."""
+    """Binds one request after the other in a graph, and collects the changes in `plan`.
+
+    `domain/graph/upgrades.py` extends it with changes of noderoles that are bound already.
+    """
 
     def __init__(
         self,
@@ -95,26 +98,26 @@ class Binder:
         self.plan = BindPlan()
         self.fresh: set[int] = set()
         self.staying: set[int] = set()
-        """Nodes that stay where they are, though something is bound to them here: below this deployment."""
+        """Nodes that stay in a deployment below this one, though a role is bound to them in this one."""
         self.lineages: dict[int, frozenset[str]] = {}
         self._next_placeholder = PLACEHOLDER
 
     def bind(self, node_id: int, name: str) -> int:
         """Bind one role with all it needs and return its noderole. Iterative: requires may be nested deeply."""
-        stack = [self._place(node_id, self.catalogue.role(name))]
+        stack = [self._location(node_id, self.catalogue.role(name))]
         while True:
             node, role = stack[-1]
-            bound = self._bound(node, role)
-            if bound is None:
-                parents, missing = self._resolve(node, self.catalogue.role(role))
+            noderole_id = self._existing_noderole(node, role)
+            if noderole_id is None:
+                parents, missing = self._resolve_needs(node, self.catalogue.role(role))
                 if missing is not None:
                     self._check_circle(stack, missing)
                     stack.append(missing)
                     continue
-                bound = self._create(node, self.catalogue.role(role), parents)
+                noderole_id = self._create(node, self.catalogue.role(role), parents)
             stack.pop()
             if not stack:
-                return bound
+                return noderole_id
 
     @staticmethod
     def _check_circle(stack: list[tuple[int, str]], missing: tuple[int, str]) -> None:
@@ -126,73 +129,78 @@ class Binder:
         self.plan.created = [self.graph.noderoles[noderole.id] for noderole in self.plan.created]
         return self.plan
 
-    # --- where
+    # --- where a role is bound
 
-    def _place(self, node_id: int, role: Role) -> tuple[int, str]:
+    def _location(self, node_id: int, role: Role) -> tuple[int, str]:
+        """Return (node, role): the node that was asked for, or the deployment's phantom node for a service role."""
         return (self.deployment.phantom_id if role.has(Flag.SERVICE) else node_id, role.name)
 
-    def _bound(self, node_id: int, role: str) -> int | None:
-        found = self.graph.at(node_id, role)
-        if found is None:
+    def _existing_noderole(self, node_id: int, role: str) -> int | None:
+        noderole = self.graph.noderole_at(node_id, role)
+        if noderole is None:
             return None
-        if found.doomed:
+        if noderole.doomed:
             raise Conflict(
                 Rule.BUSY,
-                f"{self.graph.title(found.id)} is being removed and its last run is not over. "
+                f"{self.graph.title(noderole.id)} is being removed and its last run is not over. "
                 "Wait for it, or cancel it.",
             )
-        if not visible(found, self.deployment.id):
-            where = self.graph.deployment_name(found.deployment_id)
+        if not is_visible(noderole, self.deployment.id):
+            where = self.graph.deployment_name(noderole.deployment_id)
             raise Conflict(
                 Rule.PROPOSED_ELSEWHERE,
-                f"{self.graph.title(found.id)} is already proposed in deployment {where!r}. "
+                f"{self.graph.title(noderole.id)} is already proposed in deployment {where!r}. "
                 "Commit or discard that proposal first.",
             )
-        return found.id
+        return noderole.id
 
-    # --- what it needs
+    # --- the roles that a role needs
 
-    def _resolve(self, node_id: int, role: Role) -> tuple[dict[str, list[int]], tuple[int, str] | None]:
-        """The parents that satisfy each needed role, or the first (node, role) that must be bound before."""
-        self._check_place(node_id, role)
+    def _resolve_needs(self, node_id: int, role: Role) -> tuple[dict[str, list[int]], tuple[int, str] | None]:
+        """Return the parents that satisfy each needed role, or the first (node, role) that must be bound before."""
+        self._check_location(node_id, role)
         parents: dict[str, list[int]] = {}
-        for need in self.catalogue.needed(role.name):
-            found = self._find(node_id, need)
-            if found is None:
-                return {}, self._missing(node_id, role, need)
-            parents[need] = self._with_peers(found)
+        for need in self.catalogue.needed_roles(role.name):
+            parent = self._find_parent(node_id, need)
+            if parent is None:
+                return {}, self._location_of_missing(node_id, role, need)
+            parents[need] = self._with_peers(parent)
         return parents, None
 
-    def _find(self, node_id: int, need: str) -> NodeRole | None:
-        here = self._on(node_id, need)
-        if here is not None:
-            return here
+    def _find_parent(self, node_id: int, need: str) -> NodeRole | None:
+        """Return the noderole that satisfies a needed role: on the node itself, else in this deployment or above."""
+        on_node = self._find_on_node(node_id, need)
+        if on_node is not None:
+            return on_node
         if self.catalogue.is_implicit(need):
             return None
         for deployment_id in self.path:
-            found = self.graph.first_of_role(deployment_id, need, self.deployment.id)
-            if found is None:
-                found = self._first(
+            parent = self.graph.first_of_role(deployment_id, need, self.deployment.id)
+            if parent is None:
+                parent = self._first_by_rank(
                     self.graph.first_of_role(deployment_id, provider, self.deployment.id)
                     for provider in self.catalogue.providers(need)
                 )
-            if found is not None:
-                return found
+            if parent is not None:
+                return parent
         return None
 
-    def _on(self, node_id: int, need: str) -> NodeRole | None:
-        """The needed role on the node itself, else what provides it there."""
-        own = self.graph.at(node_id, need)
-        if own is not None and visible(own, self.deployment.id):
+    def _find_on_node(self, node_id: int, need: str) -> NodeRole | None:
+        """Return the noderole of the needed role on the node itself, else of a role that provides it there."""
+        own = self.graph.noderole_at(node_id, need)
+        if own is not None and is_visible(own, self.deployment.id):
             return own
-        providers = (self.graph.at(node_id, provider) for provider in self.catalogue.providers(need))
-        return self._first(found for found in providers if found and visible(found, self.deployment.id))
+        providers = (self.graph.noderole_at(node_id, provider) for provider in self.catalogue.providers(need))
+        return self._first_by_rank(
+            provider for provider in providers if provider and is_visible(provider, self.deployment.id)
+        )
 
     @staticmethod
-    def _first(found: Iterable[NodeRole | None]) -> NodeRole | None:
-        return min((one for one in found if one), key=lambda noderole: noderole.rank, default=None)
+    def _first_by_rank(noderoles: Iterable[NodeRole | None]) -> NodeRole | None:
+        return min((noderole for noderole in noderoles if noderole), key=lambda noderole: noderole.rank, default=None)
 
-    def _missing(self, node_id: int, role: Role, need: str) -> tuple[int, str]:
+    def _location_of_missing(self, node_id: int, role: Role, need: str) -> tuple[int, str]:
+        """Return where a needed role that is bound nowhere is to be bound; raise a conflict if it cannot be."""
         needed = self.catalogue.roles.get(need)
         if needed is None:
             raise Conflict(
@@ -205,26 +213,26 @@ class Binder:
                 f"{role.name} requires {need!r}, which is abstract: first bind a role that provides it"
                 f"{_listed(self.catalogue.providers(need))}.",
             )
-        place = self._place(node_id, needed)
-        on_phantom = self.graph.nodes[place[0]].system
+        location = self._location(node_id, needed)
+        on_phantom = self.graph.nodes[location[0]].system
         if on_phantom and not (needed.has(Flag.SERVICE) or needed.has(Flag.IMPLICIT)):
             raise Conflict(
                 Rule.UNRESOLVED,
                 f"The service {role.name} requires {need!r}, which needs a machine: bind {need!r} to a node in "
                 f"{self.deployment.name!r} or a deployment above it first.",
             )
-        return place
+        return location
 
-    def _with_peers(self, found: NodeRole) -> list[int]:
-        """The noderole itself, or all its peers if its role is a cluster: the first one first."""
-        if not self.catalogue.role(found.role).has(Flag.CLUSTER):
-            return [found.id]
-        peers = self.graph.of_role(found.deployment_id, found.role)
-        return [peer.id for peer in peers if visible(peer, self.deployment.id)]
+    def _with_peers(self, noderole: NodeRole) -> list[int]:
+        """Return the noderole itself, or all members if its role is a cluster, in the order of their rank."""
+        if not self.catalogue.role(noderole.role).has(Flag.CLUSTER):
+            return [noderole.id]
+        peers = self.graph.of_role(noderole.deployment_id, noderole.role)
+        return [peer.id for peer in peers if is_visible(peer, self.deployment.id)]
 
-    # --- what forbids it
+    # --- rules that forbid a binding
 
-    def _check_place(self, node_id: int, role: Role) -> None:
+    def _check_location(self, node_id: int, role: Role) -> None:
         node = self.graph.nodes[node_id]
         title = f"{role.name} on {node.name}"
         if role.has(Flag.ABSTRACT):
@@ -243,7 +251,7 @@ class Binder:
             # A commit moves the nodes it binds; a phantom node must stay with its deployment.
             where = self.graph.deployment_name(node.deployment_id)
             raise Conflict(Rule.PHANTOM, f"{title}: it carries the services of {where!r}; bind {role.name!r} there.")
-        # What the server binds in the root concerns every node below it, and moves none of them.
+        # A role that the server binds in the root concerns every node below the root, and moves none of them.
         at_home = node.deployment_id in self.path or node_id in self.staying
         if not at_home and self.deployment.parent_id is not None:
             where = self.graph.deployment_name(node.deployment_id)
@@ -280,20 +288,20 @@ class Binder:
                 )
 
     def _why_rivals(self, role: str, neighbour: str) -> str:
-        """The abstract roles by which two conflict, if it is not said of the two themselves."""
+        """Return the abstract roles by which two roles conflict, in words; an empty text if they do so themselves."""
         declared = self.catalogue.declared_conflict(role, neighbour)
         if declared is None or {*declared} == {role, neighbour}:
             return ""
-        stands_for = [
-            f"{name!r} provides {one!r}"
+        provides = [
+            f"{name!r} provides {abstract!r}"
             for name in (role, neighbour)
-            for one in declared
-            if one in self.catalogue.role(name).provides
+            for abstract in declared
+            if abstract in self.catalogue.role(name).provides
         ]
-        return f": {declared[0]!r} conflicts with {declared[1]!r}, and {' and '.join(stands_for)}"
+        return f": {declared[0]!r} conflicts with {declared[1]!r}, and {' and '.join(provides)}"
 
     def _check_lineage(self, role: str, parents: Iterable[int], title: str) -> None:
-        """No provides pair may be ancestor and descendant."""
+        """Refuse a role that depends, even through others, on a role that it provides or that provides it."""
         stand_ins = self.catalogue.stand_ins(role)
         if not stand_ins:
             return
@@ -308,7 +316,7 @@ class Binder:
                 )
 
     def _lineage(self, id: int) -> frozenset[str]:
-        """The roles, of those in any provides relation, among a noderole and its ancestors."""
+        """Return the roles of a noderole and its ancestors, as far as they provide a role or are provided by one."""
         stack = [id]
         while stack:
             top = stack[-1]
@@ -326,7 +334,7 @@ class Binder:
             stack.pop()
         return self.lineages[id]
 
-    # --- doing it
+    # --- changes of the graph
 
     def _create(self, node_id: int, role: Role, parents: dict[str, list[int]]) -> int:
         title = f"{role.name} on {self.graph.nodes[node_id].name}"
@@ -367,10 +375,10 @@ class Binder:
                     f"{role.name} wants attrib {want!r}, which no barclamp declares. Import the barclamp that has it.",
                 )
             if attrib.role is not None and attrib.role != role.name and attrib.role not in role.provides:
-                self.plan.links.append(Link(child, want, parents[attrib.role][0]))
+                self.plan.links.append(AttribLink(child, want, parents[attrib.role][0]))
 
     def _adopt_children(self, id: int, peers: list[int], title: str) -> None:
-        """A new member of a cluster stands under all that stands on its peers."""
+        """Make a new member of a cluster a parent of all noderoles that depend on its peers."""
         children = dict.fromkeys(child for peer in peers for child in self.graph.children(peer))
         if not children:
             return
@@ -393,6 +401,7 @@ class Binder:
         self._push_cohorts(id)
 
     def _push_cohorts(self, start: int) -> None:
+        """Raise the cohorts of all descendants that are not above those of their parents any more."""
         stack = [start]
         while stack:
             id = stack.pop()

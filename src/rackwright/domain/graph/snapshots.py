@@ -1,4 +1,4 @@
-"""Snapshots: what a commit would do, and how two of them differ. Pure; the store reads and writes them.
+"""Plans of commits, differences of snapshots, and the state that a deployment shows. Pure; the store reads and writes.
 
 A snapshot is intent: data of deployment-roles, and bindings of roles to nodes with data of their own.
 """
@@ -12,13 +12,13 @@ from enum import StrEnum
 from rackwright.domain.catalogue import Catalogue, Flag, JsonObject
 from rackwright.domain.errors import Conflict, Rule
 from rackwright.domain.graph.noderole_graph import Graph, NodeRole
-from rackwright.domain.graph.removal import removal
+from rackwright.domain.graph.removal import find_removed_noderoles
 from rackwright.domain.graph.upgrades import Relinked
 from rackwright.domain.states import ACTIVE, PROPOSED, NodeRoleState
 
 
 class SnapshotState(StrEnum):
-    """Where a snapshot stands in its deployment: edited, in force, or one of before. Only append."""
+    """The state of a snapshot in its deployment: being edited, in force, or replaced by a later one. Only append."""
 
     PROPOSED = "proposed"
     HEAD = "head"
@@ -27,7 +27,7 @@ class SnapshotState(StrEnum):
 
 @dataclass(frozen=True)
 class Proposal:
-    """What differs between a proposed snapshot and what is committed now."""
+    """The differences between a proposed snapshot and what is committed now."""
 
     deployment_id: int
     revision: int
@@ -43,16 +43,19 @@ class Proposal:
     takers: Mapping[int, Collection[int]] = field(default_factory=dict)
     """For each changed noderole, those that take inputs from it."""
     relinked: Mapping[int, Relinked] = field(default_factory=dict)
-    """Committed noderoles that come to stand on others because a barclamp changed."""
+    """Committed noderoles that get other parents because a barclamp changed."""
 
     def staying(self, graph: Graph) -> set[int]:
-        """Return the nodes that an upgrade binds something to: they were here, and may have moved on below."""
+        """Return the nodes that an upgrade binds roles to; they are not moved into this deployment.
+
+        They were in it before, and may be in a deployment below it by now.
+        """
         return {graph.noderoles[id].node_id for id in self.relinked}
 
 
 @dataclass(frozen=True)
-class Planned:
-    """One line of a plan."""
+class PlannedNodeRole:
+    """One noderole of a plan, and why it is in the plan."""
 
     id: int
     node: str
@@ -62,16 +65,16 @@ class Planned:
 
 @dataclass(frozen=True)
 class CommitPlan:
-    """What a commit would do, in order. The commit itself works from this."""
+    """The changes that a commit makes, in order. The commit itself works from this."""
 
     deployment_id: int
-    created: tuple[Planned, ...]
-    rerun: tuple[Planned, ...]
-    held_back: tuple[Planned, ...]
-    """They wait until a cluster they stand on is whole again, then run if their inputs changed."""
-    removed: tuple[Planned, ...]
-    relinked: tuple[Planned, ...]
-    """What comes to stand on others because a barclamp changed; but for destructive ones that ran, it runs again."""
+    created: tuple[PlannedNodeRole, ...]
+    rerun: tuple[PlannedNodeRole, ...]
+    held_back: tuple[PlannedNodeRole, ...]
+    """These wait until a cluster they depend on is complete again, then run if their inputs changed."""
+    removed: tuple[PlannedNodeRole, ...]
+    relinked: tuple[PlannedNodeRole, ...]
+    """These get other parents because a barclamp changed. They run again, except destructive ones that ran."""
     roles_removed: tuple[str, ...]
     """Roles that the deployment no longer has."""
     moved: tuple[str, ...]
@@ -86,15 +89,15 @@ class CommitPlan:
 
 
 def plan_commit(catalogue: Catalogue, graph: Graph, proposal: Proposal) -> CommitPlan:
-    """Work out what committing the proposal does; a conflict if something may not go.
+    """Return what committing the proposal does; raise a conflict if something may not be removed.
 
-    `graph` holds the created noderoles, and for what is dropped, changed or in a touched cluster all that stands on it.
+    `graph` holds the created noderoles, and all descendants of what is dropped, changed or in a touched cluster.
     """
-    gone = removal(graph, catalogue, proposal.dropped) if proposal.dropped else set()
-    _check_kept(graph, proposal, gone)
-    touched = _touched_clusters(catalogue, graph, proposal, gone)
-    rerun = _reruns(catalogue, graph, proposal, gone, touched)
-    held_back = _held_back(catalogue, graph, proposal, gone, touched, rerun)
+    removed = find_removed_noderoles(graph, catalogue, proposal.dropped) if proposal.dropped else set()
+    _check_bound_stay(graph, proposal, removed)
+    touched = _touched_clusters(catalogue, graph, proposal, removed)
+    rerun = _reruns(catalogue, graph, proposal, removed, touched)
+    held_back = _held_back(catalogue, graph, proposal, removed, touched, rerun)
     created = sorted(proposal.created, key=lambda noderole: noderole.rank)
     nodes_here = {noderole.node_id for noderole in created} - proposal.staying(graph)
     wiped = {
@@ -104,10 +107,10 @@ def plan_commit(catalogue: Catalogue, graph: Graph, proposal: Proposal) -> Commi
     }
     parts = {
         "created": tuple(_planned(graph, noderole) for noderole in created),
-        "rerun": _listed(graph, rerun),
-        "held_back": _listed(graph, held_back),
-        "removed": _listed(graph, dict.fromkeys(gone, "")),
-        "relinked": _listed(graph, {id: one.because for id, one in proposal.relinked.items()}),
+        "rerun": _planned_by_rank(graph, rerun),
+        "held_back": _planned_by_rank(graph, held_back),
+        "removed": _planned_by_rank(graph, dict.fromkeys(removed, "")),
+        "relinked": _planned_by_rank(graph, {id: relinked.because for id, relinked in proposal.relinked.items()}),
     }
     moved = tuple(
         sorted(graph.nodes[id].name for id in nodes_here if graph.nodes[id].deployment_id != proposal.deployment_id)
@@ -123,9 +126,12 @@ def plan_commit(catalogue: Catalogue, graph: Graph, proposal: Proposal) -> Commi
     )
 
 
-def _check_kept(graph: Graph, proposal: Proposal, gone: set[int]) -> None:
-    """What the proposal still binds may not go along with what it leaves out: a commit does what the snapshot says."""
-    for id in sorted(gone - proposal.dropped):
+def _check_bound_stay(graph: Graph, proposal: Proposal, removed: set[int]) -> None:
+    """Refuse to remove, along with what the proposal leaves out, a noderole that it still binds.
+
+    A commit does what the snapshot says.
+    """
+    for id in sorted(removed - proposal.dropped):
         noderole = graph.noderoles[id]
         if noderole.deployment_id == proposal.deployment_id and not noderole.doomed:
             raise Conflict(
@@ -136,11 +142,11 @@ def _check_kept(graph: Graph, proposal: Proposal, gone: set[int]) -> None:
 
 
 def _touched_clusters(
-    catalogue: Catalogue, graph: Graph, proposal: Proposal, gone: set[int]
+    catalogue: Catalogue, graph: Graph, proposal: Proposal, removed: set[int]
 ) -> dict[tuple[int, str], str]:
-    """Clusters that gain or lose a member, as (deployment, role)."""
-    # One that is only proposed, elsewhere, was no member yet.
-    leaving = (graph.noderoles[id] for id in gone if graph.noderoles[id].state is not PROPOSED)
+    """Return the clusters that gain or lose a member, as (deployment, role), each with the reason in words."""
+    # A noderole that is only proposed, elsewhere, was no member yet.
+    leaving = (graph.noderoles[id] for id in removed if graph.noderoles[id].state is not PROPOSED)
     members = [*proposal.created, *leaving]
     return {
         (member.deployment_id, member.role): f"cluster {member.role} changes its members"
@@ -153,13 +159,14 @@ def _reruns(
     catalogue: Catalogue,
     graph: Graph,
     proposal: Proposal,
-    gone: set[int],
+    removed: set[int],
     touched: Mapping[tuple[int, str], str],
 ) -> dict[int, str]:
+    """Return the noderoles that the commit runs again, each with the reason in words."""
     because: dict[int, str] = {}
     created = {noderole.id for noderole in proposal.created}
     for id, noderole in graph.noderoles.items():
-        if id in gone or id in created or _never_again(catalogue, noderole):
+        if id in removed or id in created or _may_never_rerun(catalogue, noderole):
             continue
         if id in proposal.changed:
             because[id] = "its own data changed"
@@ -169,25 +176,25 @@ def _reruns(
             because[id] = f"data of deployment-role {noderole.role} changed"
         elif (noderole.deployment_id, noderole.role) in touched:
             because[id] = touched[noderole.deployment_id, noderole.role]
-    taking = [(id, source) for source, takers in proposal.takers.items() for id in takers]
-    for id, source in [*_below_members(graph, proposal, gone, touched), *taking]:
+    takers = [(id, source) for source, ids in proposal.takers.items() for id in ids]
+    for id, source in [*_below_members(graph, proposal, removed, touched), *takers]:
         noderole = graph.noderoles[id]
-        passed_over = id in because or id in gone or id in created or _never_again(catalogue, noderole)
-        if noderole.state is ACTIVE and not passed_over:
+        skipped = id in because or id in removed or id in created or _may_never_rerun(catalogue, noderole)
+        if noderole.state is ACTIVE and not skipped:
             because[id] = f"it takes inputs from {graph.title(source)}"
     return because
 
 
 def _below_members(
-    graph: Graph, proposal: Proposal, gone: set[int], touched: Mapping[tuple[int, str], str]
+    graph: Graph, proposal: Proposal, removed: set[int], touched: Mapping[tuple[int, str], str]
 ) -> Iterable[tuple[int, int]]:
-    """What stands, on its own node, below a member of a cluster that comes or goes; and that member."""
+    """Yield each noderole that depends, on its own node, on a cluster member that comes or goes; and that member."""
     for key in touched:
         members = graph.of_role(*key)
         below = sorted(graph.descendants(member.id for member in members))
         created = {noderole.id for noderole in proposal.created}
         for member in members:
-            if member.id in created or member.id in gone:
+            if member.id in created or member.id in removed:
                 yield from ((id, member.id) for id in below if graph.noderoles[id].node_id == member.node_id)
 
 
@@ -195,46 +202,48 @@ def _held_back(
     catalogue: Catalogue,
     graph: Graph,
     proposal: Proposal,
-    gone: set[int],
+    removed: set[int],
     touched: Mapping[tuple[int, str], str],
     rerun: Collection[int],
 ) -> dict[int, str]:
+    """Return the active children of touched clusters that do not run again at once, each with the reason in words."""
     created = {noderole.id for noderole in proposal.created}
     because: dict[int, str] = {}
     for (deployment_id, role), reason in touched.items():
         for member in graph.of_role(deployment_id, role):
             for id in graph.children(member.id):
                 child = graph.noderoles[id]
-                if child.state is ACTIVE and not _never_again(catalogue, child):
+                if child.state is ACTIVE and not _may_never_rerun(catalogue, child):
                     because[id] = reason
-    return {id: why for id, why in because.items() if id not in gone and id not in created and id not in rerun}
+    return {id: why for id, why in because.items() if id not in removed and id not in created and id not in rerun}
 
 
-def _never_again(catalogue: Catalogue, noderole: NodeRole) -> bool:
+def _may_never_rerun(catalogue: Catalogue, noderole: NodeRole) -> bool:
     return noderole.state is ACTIVE and catalogue.role(noderole.role).has(Flag.DESTRUCTIVE)
 
 
-def _planned(graph: Graph, noderole: NodeRole, because: str = "") -> Planned:
-    return Planned(noderole.id, graph.node_name(noderole.node_id), noderole.role, because)
+def _planned(graph: Graph, noderole: NodeRole, because: str = "") -> PlannedNodeRole:
+    return PlannedNodeRole(noderole.id, graph.node_name(noderole.node_id), noderole.role, because)
 
 
-def _listed(graph: Graph, because: Mapping[int, str]) -> tuple[Planned, ...]:
+def _planned_by_rank(graph: Graph, because: Mapping[int, str]) -> tuple[PlannedNodeRole, ...]:
     ordered = sorted(because, key=lambda id: graph.noderoles[id].rank)
     return tuple(_planned(graph, graph.noderoles[id], because[id]) for id in ordered)
 
 
 def _digest(
-    proposal: Proposal, parts: Mapping[str, tuple[Planned, ...]], moved: Iterable[str], wiped: Iterable[str]
+    proposal: Proposal, parts: Mapping[str, tuple[PlannedNodeRole, ...]], moved: Iterable[str], wiped: Iterable[str]
 ) -> str:
-    seen = hashlib.sha256(f"{proposal.deployment_id} {proposal.revision} {[*moved]} {[*wiped]}".encode())
-    seen.update(json.dumps(sorted(proposal.dropped_roles)).encode())
-    for id, one in sorted(proposal.relinked.items()):
-        links = sorted((link.attrib, link.parent) for link in one.links)
-        seen.update(json.dumps([id, sorted(one.gained), sorted(one.lost), links]).encode())
+    """Return a digest of all that a person sees of a plan, so that a commit can tell whether the plan changed."""
+    digest = hashlib.sha256(f"{proposal.deployment_id} {proposal.revision} {[*moved]} {[*wiped]}".encode())
+    digest.update(json.dumps(sorted(proposal.dropped_roles)).encode())
+    for id, relinked in sorted(proposal.relinked.items()):
+        links = sorted((link.attrib, link.parent) for link in relinked.links)
+        digest.update(json.dumps([id, sorted(relinked.gained), sorted(relinked.lost), links]).encode())
     for name, lines in parts.items():
-        seen.update(name.encode())
-        seen.update(json.dumps([(line.id, line.because) for line in lines]).encode())
-    return seen.hexdigest()
+        digest.update(name.encode())
+        digest.update(json.dumps([(line.id, line.because) for line in lines]).encode())
+    return digest.hexdigest()
 
 
 # --- comparing
@@ -242,7 +251,7 @@ def _digest(
 
 @dataclass(frozen=True)
 class Intent:
-    """All that a snapshot says, keyed by names."""
+    """The whole content of a snapshot, keyed by names."""
 
     roles: Mapping[str, JsonObject]
     bindings: Mapping[tuple[str, str], JsonObject]
@@ -251,7 +260,7 @@ class Intent:
 
 @dataclass(frozen=True)
 class Difference:
-    """How to get from one snapshot to another."""
+    """The difference between two snapshots."""
 
     roles_added: tuple[str, ...]
     roles_removed: tuple[str, ...]
@@ -261,7 +270,7 @@ class Difference:
     bindings_changed: tuple[tuple[str, str], ...]
 
 
-def diff(old: Intent, new: Intent) -> Difference:
+def diff_intents(old: Intent, new: Intent) -> Difference:
     return Difference(
         roles_added=tuple(sorted(new.roles.keys() - old.roles.keys())),
         roles_removed=tuple(sorted(old.roles.keys() - new.roles.keys())),
@@ -272,16 +281,16 @@ def diff(old: Intent, new: Intent) -> Difference:
         bindings_removed=tuple(sorted(old.bindings.keys() - new.bindings.keys())),
         bindings_changed=tuple(
             sorted(
-                place
-                for place in old.bindings.keys() & new.bindings.keys()
-                if old.bindings[place] != new.bindings[place]
+                binding
+                for binding in old.bindings.keys() & new.bindings.keys()
+                if old.bindings[binding] != new.bindings[binding]
             )
         ),
     )
 
 
 class ShownState(StrEnum):
-    """What people see of a deployment."""
+    """The state of a deployment that people see."""
 
     EMPTY = "empty"
     """Nothing was ever committed, and what was proposed is discarded."""
@@ -295,12 +304,12 @@ class ShownState(StrEnum):
 def shown_state(
     counts: Mapping[NodeRoleState, int], *, held: bool, committed: bool, proposed: bool = True
 ) -> ShownState:
-    """Return what people see of a deployment; `committed` and `proposed`: whether it has such a snapshot."""
+    """Return the state that people see of a deployment; `committed` and `proposed`: whether it has such a snapshot."""
     if held:
         return ShownState.HELD
     if not committed:
         return ShownState.PROPOSED if proposed else ShownState.EMPTY
     if counts.get(NodeRoleState.ERROR):
         return ShownState.ERROR
-    waiting = sum(n for state, n in counts.items() if state not in (ACTIVE, NodeRoleState.PROPOSED))
-    return ShownState.COMMITTED if waiting else ShownState.ACTIVE
+    not_active = sum(count for state, count in counts.items() if state not in (ACTIVE, NodeRoleState.PROPOSED))
+    return ShownState.COMMITTED if not_active else ShownState.ACTIVE

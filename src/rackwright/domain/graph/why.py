@@ -1,4 +1,7 @@
-"""Why is this waiting? The chain from a noderole down to the thing a person can act on. Pure; the store asks it."""
+"""Why a noderole waits: the reason, its remedy, and the noderole to look at next.
+
+From one reason to the next, the store follows the chain down to something a person can act on. Pure.
+"""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -30,7 +33,7 @@ class Cause(StrEnum):
 
 @dataclass(frozen=True)
 class OpenInstall:
-    """How far the install of a node has come, and what keeps it."""
+    """How far the install of a node has come, and what it waits for."""
 
     stage: Stage
     lagging: tuple[str, ...] = ()
@@ -40,17 +43,17 @@ class OpenInstall:
 
 @dataclass(frozen=True)
 class Parent:
-    """What a noderole stands on."""
+    """A parent of a noderole that waits."""
 
     id: int
     title: str | None
-    """None: whoever asks may not see it."""
+    """None: the person who asks may not see it."""
     state: NodeRoleState
 
 
 @dataclass(frozen=True)
 class Situation:
-    """All that can keep one noderole from running."""
+    """Everything that can keep one noderole from running."""
 
     id: int
     role: str
@@ -64,16 +67,16 @@ class Situation:
     jig: str = ""
     jig_active: bool = True
     slot_run: int | None = None
-    """The run that holds its slot."""
+    """The run that holds the slot of its node."""
     slot_title: str = ""
     run_id: int | None = None
     pending_hooks: int = 0
     ahead: str = ""
-    """What would run on its slot before it."""
+    """The title of the noderole that would run on its slot before it."""
     cap_full: bool = False
     install: OpenInstall | None = None
     parents: tuple[Parent, ...] = ()
-    """Those that are not ACTIVE."""
+    """The parents that are not ACTIVE."""
 
     @property
     def title(self) -> str:
@@ -82,7 +85,7 @@ class Situation:
 
 @dataclass(frozen=True)
 class Reason:
-    """One link of the chain: what waits, for what, and what to do about it."""
+    """One link of the chain: which noderole waits, for what, and what to do about it."""
 
     node_role_id: int
     title: str
@@ -94,98 +97,113 @@ class Reason:
     """The noderole to look at next."""
 
 
-class Because(Protocol):
+class MakeReason(Protocol):
+    """Makes the reason of the noderole that is being explained."""
+
     def __call__(self, cause: Cause, text: str, remedy: str = "", next_id: int | None = None) -> Reason: ...
 
 
-def reason(at: Situation) -> Reason:
-    """Why one noderole is where it is."""
+def explain_wait(situation: Situation) -> Reason:
+    """Return why one noderole is in its state."""
 
-    def because(cause: Cause, text: str, remedy: str = "", next_id: int | None = None) -> Reason:
-        return Reason(at.id, at.title, at.state, cause, text, remedy, next_id)
+    def reason(cause: Cause, text: str, remedy: str = "", next_id: int | None = None) -> Reason:
+        return Reason(situation.id, situation.title, situation.state, cause, text, remedy, next_id)
 
-    if at.state is ACTIVE:
-        return because(Cause.NOTHING, "It is active and waits for nothing.")
-    if at.state is PROPOSED:
-        return because(
+    if situation.state is ACTIVE:
+        return reason(Cause.NOTHING, "It is active and waits for nothing.")
+    if situation.state is PROPOSED:
+        return reason(
             Cause.COMMIT,
-            f"It is only proposed in deployment {at.deployment!r}.",
-            f"rackwright deployment commit {at.deployment}",
+            f"It is only proposed in deployment {situation.deployment!r}.",
+            f"rackwright deployment commit {situation.deployment}",
         )
-    if at.state is ERROR:
-        return because(
+    if situation.state is ERROR:
+        return reason(
             Cause.FAILED,
-            f"Its last run failed: {at.error or 'without a word'}",
-            f"See rackwright noderole log {at.id}; mend the cause, then: rackwright noderole retry {at.id}",
+            f"Its last run failed: {situation.error or 'without a word'}",
+            f"See rackwright noderole log {situation.id}; mend the cause, then: "
+            f"rackwright noderole retry {situation.id}",
         )
-    if at.state is BLOCKED:
-        parent = max(at.parents, key=lambda parent: (parent.state is ERROR, -parent.id))
+    if situation.state is BLOCKED:
+        parent = max(situation.parents, key=lambda parent: (parent.state is ERROR, -parent.id))
         verb = "failed" if parent.state is ERROR else f"is {parent.state.label}"
         if parent.title is None:
             outside = f"It stands on a noderole of a deployment that you may not see, which {verb}."
-            return because(Cause.PARENT, outside, "Ask somebody who may see the whole system")
-        return because(Cause.PARENT, f"It stands on {parent.title}, which {verb}.", next_id=parent.id)
-    if at.state is TODO:
-        return _todo(at, because)
-    if at.install is not None:
-        return _installing(at, at.install, because)
-    return because(Cause.RUN, f"It runs now: run {at.run_id}.", f"rackwright run log {at.run_id}")
+            return reason(Cause.PARENT, outside, "Ask somebody who may see the whole system")
+        return reason(Cause.PARENT, f"It stands on {parent.title}, which {verb}.", next_id=parent.id)
+    if situation.state is TODO:
+        return _explain_todo(situation, reason)
+    if situation.install is not None:
+        return _explain_install(situation, situation.install, reason)
+    return reason(Cause.RUN, f"It runs now: run {situation.run_id}.", f"rackwright run log {situation.run_id}")
 
 
-def _installing(at: Situation, open: OpenInstall, because: Because) -> Reason:
-    """TRANSITION, and no worker: it waits for something outside, which the stage names."""
-    if open.stage is Stage.PUBLISHING and open.lagging:
-        return because(
+def _explain_install(situation: Situation, install: OpenInstall, reason: MakeReason) -> Reason:
+    """Explain TRANSITION without a worker: the noderole waits for its install, whose stage says for what."""
+    if install.stage is Stage.PUBLISHING and install.lagging:
+        return reason(
             Cause.BOOT_PROVIDER,
-            f"{at.node} is not rebooted before every boot provider serves its installer. Missing: "
-            f"{', '.join(open.lagging)}.",
+            f"{situation.node} is not rebooted before every boot provider serves its installer. Missing: "
+            f"{', '.join(install.lagging)}.",
             "See why it does not: rackwright why NODEROLE, or its log",
         )
+    progress = install.progress and f"; it is at {install.progress}"
     waits_for = {
         Stage.WAITING: "as many installs as may run at once are under way",
         Stage.PUBLISHING: "every boot provider serves its installer; the next look reboots it",
-        Stage.REBOOTING: f"{at.node} is told to boot from the network and must fetch its installer",
-        Stage.INSTALLING: f"the installer on {at.node} must report{open.progress and f'; it is at {open.progress}'}",
-        Stage.BOOTING: f"{at.node} must come up from its own disk",
-        Stage.PROBING: f"the server looks at the installed {at.node}",
+        Stage.REBOOTING: f"{situation.node} is told to boot from the network and must fetch its installer",
+        Stage.INSTALLING: f"the installer on {situation.node} must report{progress}",
+        Stage.BOOTING: f"{situation.node} must come up from its own disk",
+        Stage.PROBING: f"the server looks at the installed {situation.node}",
     }
-    remedy = f"If it takes too long, cancel it: rackwright run cancel {at.run_id}"
-    if open.stage is Stage.WAITING:
+    remedy = f"If it takes too long, cancel it: rackwright run cancel {situation.run_id}"
+    if install.stage is Stage.WAITING:
         remedy = "Wait, or raise the setting max_installs"
-    return because(Cause.INSTALL, f"Its install is {open.stage}: {waits_for.get(open.stage, 'it is over')}.", remedy)
+    return reason(
+        Cause.INSTALL, f"Its install is {install.stage}: {waits_for.get(install.stage, 'it is over')}.", remedy
+    )
 
 
-def _todo(at: Situation, because: Because) -> Reason:
-    """TODO: all parents are ACTIVE, so it is something around it."""
-    if at.held:
-        return because(
+def _explain_todo(situation: Situation, reason: MakeReason) -> Reason:
+    """Explain TODO: all parents are ACTIVE, so it is the deployment, the node, the jig, the slot or the cap."""
+    if situation.held:
+        return reason(
             Cause.HOLD,
-            f"Deployment {at.deployment!r} was recalled and is held.",
-            f"Commit or discard its proposal: rackwright deployment commit {at.deployment}",
+            f"Deployment {situation.deployment!r} was recalled and is held.",
+            f"Commit or discard its proposal: rackwright deployment commit {situation.deployment}",
         )
-    if not at.available:
-        return because(
+    if not situation.available:
+        return reason(
             Cause.NODE_UNAVAILABLE,
-            f"Node {at.node} is not available to the annealer.",
-            f"Accept it: rackwright node accept {at.node}",
+            f"Node {situation.node} is not available to the annealer.",
+            f"Accept it: rackwright node accept {situation.node}",
         )
-    if not at.alive:
-        return because(
-            Cause.NODE_DOWN, f"Node {at.node} is not alive.", f"Power it on: rackwright node power {at.node} on"
+    if not situation.alive:
+        return reason(
+            Cause.NODE_DOWN,
+            f"Node {situation.node} is not alive.",
+            f"Power it on: rackwright node power {situation.node} on",
         )
-    if not at.jig_active:
-        return because(Cause.JIG, f"Its jig {at.jig!r} is not active.", f"rackwright jig activate {at.jig}")
-    if at.slot_run is not None:
-        return because(Cause.SLOT, f"Run {at.slot_run} ({at.slot_title}) is on {at.node}; one at a time.")
-    if at.pending_hooks:
-        return because(Cause.HOOKS, f"{at.pending_hooks} hooks of {at.node} or of what it stands on have not run yet.")
-    if at.ahead:
-        return because(Cause.TURN, f"{at.ahead} comes first on {at.node}.")
-    if at.cap_full:
-        return because(
+    if not situation.jig_active:
+        return reason(
+            Cause.JIG, f"Its jig {situation.jig!r} is not active.", f"rackwright jig activate {situation.jig}"
+        )
+    if situation.slot_run is not None:
+        return reason(
+            Cause.SLOT, f"Run {situation.slot_run} ({situation.slot_title}) is on {situation.node}; one at a time."
+        )
+    if situation.pending_hooks:
+        return reason(
+            Cause.HOOKS,
+            f"{situation.pending_hooks} hooks of {situation.node} or of what it stands on have not run yet.",
+        )
+    if situation.ahead:
+        return reason(Cause.TURN, f"{situation.ahead} comes first on {situation.node}.")
+    if situation.cap_full:
+        return reason(
             Cause.CAP, "As many runs as the cap allows are under way.", "Raise it: rackwright anneal cap NUMBER"
         )
-    return because(
+    return reason(
         Cause.TURN,
         "It can run: the next pass starts it.",
         "If no annealer is running, do a pass by hand: rackwright anneal step",

@@ -1,4 +1,4 @@
-"""An install attempt: a stored state machine, pure. Each step says what comes next and what is to be done about it.
+"""The state machine of an install attempt. Pure: each event returns the next stage and the acts that the server owes.
 
 Nodes report, the server decides. A message that does not belong to the stage, the attempt or the boot it speaks of
 changes nothing. Whatever fails, the next boot is never again the installer unless a person says so.
@@ -9,10 +9,10 @@ from enum import StrEnum
 
 
 class Stage(StrEnum):
-    """How far an attempt has come. Only append."""
+    """The stages of an attempt. Only append."""
 
     WAITING = "waiting"
-    """As many installs as may run at once are under way."""
+    """It waits because as many installs as may run at once are under way."""
     PUBLISHING = "publishing"
     """The wanted boot is written down; every boot provider must serve it before the machine is touched."""
     REBOOTING = "rebooting"
@@ -20,9 +20,9 @@ class Stage(StrEnum):
     INSTALLING = "installing"
     """The installer has fetched its secret, which happens once, and is at work."""
     BOOTING = "booting"
-    """It said that it succeeded; the machine must come up from its own disk."""
+    """The installer reported success; the machine must come up from its own disk."""
     PROBING = "probing"
-    """It did; now the server looks for itself."""
+    """The machine came up from its own disk; now the server checks the installed system itself."""
     DONE = "done"
     FAILED = "failed"
 
@@ -38,7 +38,7 @@ def installer_bootenv(target_os: str) -> str:
 
 
 class Act(StrEnum):
-    """What a step asks of the server around it. Each may be repeated safely."""
+    """What the server must do after a step. Each may be repeated safely."""
 
     PUBLISH_INSTALLER = "publish-installer"
     REBOOT = "reboot"
@@ -52,12 +52,14 @@ class Act(StrEnum):
 
 @dataclass(frozen=True)
 class Attempt:
+    """An install attempt."""
+
     stage: Stage
     boot_id: str | None = None
-    """What the machine had booted when the attempt began: what speaks of it is of the past."""
+    """The boot of the machine when the attempt began: a message that speaks of this boot is outdated."""
     installer_boot_id: str | None = None
     source: str | None = None
-    """Where the secret was fetched from; nobody else may use it."""
+    """The address that the secret was fetched from; reports from other addresses are refused."""
     error: str = ""
 
     @property
@@ -67,6 +69,8 @@ class Attempt:
 
 @dataclass(frozen=True)
 class Step:
+    """The attempt after an event, and what the server must do."""
+
     attempt: Attempt
     acts: tuple[Act, ...] = ()
     refused: str = ""
@@ -74,21 +78,21 @@ class Step:
 
 
 def begin(attempt: Attempt) -> Step:
-    """There is room for it."""
+    """Begin an attempt that waited: fewer installs than allowed are under way."""
     if attempt.stage is not Stage.WAITING:
         return _refuse(attempt, f"the attempt is already {attempt.stage}")
     return Step(replace(attempt, stage=Stage.PUBLISHING), (Act.PUBLISH_INSTALLER,))
 
 
-def published(attempt: Attempt) -> Step:
-    """Every boot provider serves the generation that boots the installer."""
+def on_published(attempt: Attempt) -> Step:
+    """Take note that every boot provider serves the generation that boots the installer."""
     if attempt.stage is not Stage.PUBLISHING:
         return _refuse(attempt, f"the attempt is already {attempt.stage}")
     return Step(replace(attempt, stage=Stage.REBOOTING), (Act.REBOOT,))
 
 
-def fetched(attempt: Attempt, source: str) -> Step:
-    """Somebody fetched the secret. Once is the installer; twice is an alarm, and the end of the attempt."""
+def on_secret_fetched(attempt: Attempt, source: str) -> Step:
+    """Take note that the secret was fetched. Once is the installer; twice is an alarm, and the end of the attempt."""
     if attempt.over:
         return _refuse(attempt, "the attempt is over")
     if attempt.stage in (Stage.WAITING, Stage.PUBLISHING):
@@ -104,25 +108,25 @@ def fetched(attempt: Attempt, source: str) -> Step:
     return Step(replace(attempt, stage=Stage.INSTALLING, source=source), (Act.PUBLISH_SLEDGEHAMMER,))
 
 
-def reported(attempt: Attempt, source: str, *, ok: bool, error: str = "") -> Step:
-    """The installer says how it ended."""
-    wrong = _wrong_reporter(attempt, source)
-    if wrong:
-        return _refuse(attempt, wrong)
+def on_installer_end(attempt: Attempt, source: str, *, ok: bool, error: str = "") -> Step:
+    """Take the report of the installer on how it ended."""
+    fault = _reporter_fault(attempt, source)
+    if fault:
+        return _refuse(attempt, fault)
     if not ok:
         failed = replace(attempt, stage=Stage.FAILED, error=f"The installer failed: {error or 'it did not say why'}")
         return Step(failed, (Act.PUBLISH_SLEDGEHAMMER, Act.FAIL))
     return Step(replace(attempt, stage=Stage.BOOTING), (Act.PUBLISH_LOCAL,))
 
 
-def progressing(attempt: Attempt, source: str) -> Step:
-    """The installer says how far it is."""
-    wrong = _wrong_reporter(attempt, source)
-    return _refuse(attempt, wrong) if wrong else Step(attempt)
+def on_installer_progress(attempt: Attempt, source: str) -> Step:
+    """Take the report of the installer on how far it is."""
+    fault = _reporter_fault(attempt, source)
+    return _refuse(attempt, fault) if fault else Step(attempt)
 
 
-def booted(attempt: Attempt, boot_id: str, bootenv: str) -> Step:
-    """The machine reports a boot."""
+def on_boot(attempt: Attempt, boot_id: str, bootenv: str) -> Step:
+    """Take the report of the machine on a boot."""
     if attempt.over:
         return _refuse(attempt, "the attempt is over")
     if boot_id in (attempt.boot_id, attempt.installer_boot_id):
@@ -135,8 +139,8 @@ def booted(attempt: Attempt, boot_id: str, bootenv: str) -> Step:
     return _refuse(attempt, f"a boot into {bootenv} means nothing while {attempt.stage}")
 
 
-def probed(attempt: Attempt, *, ok: bool, error: str = "") -> Step:
-    """The server looked at the installed system."""
+def on_probed(attempt: Attempt, *, ok: bool, error: str = "") -> Step:
+    """Take the result of the server's check of the installed system."""
     if attempt.stage is not Stage.PROBING:
         return _refuse(attempt, f"nothing is to be probed while {attempt.stage}")
     if not ok:
@@ -147,8 +151,8 @@ def probed(attempt: Attempt, *, ok: bool, error: str = "") -> Step:
     return Step(replace(attempt, stage=Stage.DONE), (Act.SUCCEED,))
 
 
-def expired(attempt: Attempt, why: str) -> Step:
-    """Its time is over, or a person ended it."""
+def on_expired(attempt: Attempt, why: str) -> Step:
+    """End an attempt whose time is over, or which a person ended."""
     if attempt.over:
         return _refuse(attempt, "the attempt is over")
     failed = replace(attempt, stage=Stage.FAILED, error=f"{why} (it had come as far as {attempt.stage})")
@@ -157,7 +161,8 @@ def expired(attempt: Attempt, why: str) -> Step:
     return Step(failed, acts)
 
 
-def _wrong_reporter(attempt: Attempt, source: str) -> str:
+def _reporter_fault(attempt: Attempt, source: str) -> str:
+    """Return why a report of an installer from `source` is not taken; an empty text if it is."""
     if attempt.over:
         return "the attempt is over"
     if attempt.stage is not Stage.INSTALLING:

@@ -1,8 +1,8 @@
-"""What the neighbour of a link, mostly a switch, says of itself by LLDP (IEEE 802.1AB): frames read, and nothing else.
+"""The reader of LLDP frames (IEEE 802.1AB), in which the neighbour of a link, mostly a switch, describes itself.
 
-A frame is a stranger's: it is read strictly, all that is taken from it is short and printable, and one that does not
-fit says nothing at all, for a machine cannot help what its neighbour sends. A machine that passes on what is not even a
-frame is wrong itself, and is told so.
+A frame comes from a stranger: it is read strictly, all that is taken from it is short and printable, and a frame that
+does not fit is ignored, for a machine cannot help what its neighbour sends. A machine that passes on something that is
+not even a frame is wrong itself, and gets an error.
 """
 
 import base64
@@ -37,7 +37,7 @@ _ADDRESS_BYTES = {1: 4, 2: 16}
 
 
 class Tlv(IntEnum):
-    """Types of the parts a frame is made of. The first three come first, in this order, and once each."""
+    """Types of the parts of a frame. CHASSIS, PORT and LIFETIME come first, in this order, and once each."""
 
     END = 0
     CHASSIS = 1
@@ -53,20 +53,20 @@ MANDATORY = (Tlv.CHASSIS, Tlv.PORT, Tlv.LIFETIME)
 
 
 @dataclass(frozen=True)
-class Kinds:
-    """Which subtypes of an identifier are a MAC and a network address. Others are text, if they can be read."""
+class IdentifierSubtypes:
+    """The subtypes of an identifier that are a MAC and a network address. Others are text, if they can be read."""
 
     mac: int
     address: int
 
 
-CHASSIS_KINDS = Kinds(mac=4, address=5)
-PORT_KINDS = Kinds(mac=3, address=4)
+CHASSIS_SUBTYPES = IdentifierSubtypes(mac=4, address=5)
+PORT_SUBTYPES = IdentifierSubtypes(mac=3, address=4)
 
 
 @dataclass(frozen=True)
 class Neighbour:
-    """Who is at the other end of a cable. What it did not say is empty."""
+    """The device at the other end of a cable. What it did not say is empty."""
 
     chassis: str
     port: str
@@ -75,43 +75,43 @@ class Neighbour:
     management: str = ""
     """An address where it is managed."""
     vlan: int = 0
-    """What frames without a tag belong to there."""
+    """The VLAN of frames without a tag on its port."""
 
     def as_json(self) -> JsonObject:
         return {name: value for name, value in asdict(self).items() if value}
 
 
-def read_neighbours(told: Json) -> JsonObject:
-    """What a machine heard, link -> frame in base64, as neighbours: link -> what that one said of itself."""
-    if not isinstance(told, dict):
+def read_neighbours(frames: Json) -> JsonObject:
+    """Return the neighbours of a machine, by link, from the frames that it received: link -> frame in base64."""
+    if not isinstance(frames, dict):
         raise Invalid("What was heard by LLDP is an object: link -> frame, in base64.", POINTER)
-    if len(told) > MOST_LINKS:
-        raise Invalid(f"Frames of {len(told)} links are too many; at most {MOST_LINKS} can be told.", POINTER)
-    found = {link: read_frame(_frame(link, sent)) for link, sent in told.items()}
-    return {link: neighbour.as_json() for link, neighbour in found.items() if neighbour is not None}
+    if len(frames) > MOST_LINKS:
+        raise Invalid(f"Frames of {len(frames)} links are too many; at most {MOST_LINKS} can be told.", POINTER)
+    neighbours = {link: read_frame(_decode_frame(link, encoded)) for link, encoded in frames.items()}
+    return {link: neighbour.as_json() for link, neighbour in neighbours.items() if neighbour is not None}
 
 
-def _frame(link: str, sent: Json) -> bytes:
+def _decode_frame(link: str, encoded: Json) -> bytes:
     if not _LINK.fullmatch(link):
         raise Invalid(f"{link[:40]!r} is no name of a link.", POINTER)
     pointer = f"{POINTER}/{link}"
-    if not isinstance(sent, str):
+    if not isinstance(encoded, str):
         raise Invalid(f"What {link} heard is not a frame in base64.", pointer)
-    if len(sent) > (FRAME_LIMIT + 2) // 3 * 4:
+    if len(encoded) > (FRAME_LIMIT + 2) // 3 * 4:
         raise Invalid(f"What {link} heard is longer than a frame, which has {FRAME_LIMIT} bytes at most.", pointer)
     try:
-        return base64.b64decode(sent, validate=True)
+        return base64.b64decode(encoded, validate=True)
     except (binascii.Error, ValueError):
         raise Invalid(f"What {link} heard is not a frame in base64.", pointer) from None
 
 
 def read_frame(frame: bytes) -> Neighbour | None:
-    """The neighbour that sent it. None: it is no proper frame, or its sender says that it goes away."""
+    """Return the neighbour that sent a frame; None if it is no proper frame, or its sender says that it goes away."""
     parts = _parts(frame)
     if tuple(kind for kind, _ in parts[:3]) != MANDATORY or any(kind in MANDATORY for kind, _ in parts[3:]):
         return None
     (_, first), (_, second), (_, lifetime), *others = parts
-    chassis, port = _identifier(first, CHASSIS_KINDS), _identifier(second, PORT_KINDS)
+    chassis, port = _identifier(first, CHASSIS_SUBTYPES), _identifier(second, PORT_SUBTYPES)
     if not chassis or not port or len(lifetime) < 2 or lifetime[:2] == b"\0\0":
         return None
     return Neighbour(
@@ -125,46 +125,49 @@ def read_frame(frame: bytes) -> Neighbour | None:
 
 
 def _parts(frame: bytes) -> list[Part]:
-    """All up to the end that the frame has or says it has; what follows that is padding. None of them if one is cut."""
-    found: list[Part] = []
-    at = 0
-    while at < len(frame):
-        head = int.from_bytes(frame[at : at + 2])
+    """Return the parts of a frame up to its END part or its last byte; none at all if one is cut off.
+
+    What follows END is padding.
+    """
+    parts: list[Part] = []
+    position = 0
+    while position < len(frame):
+        head = int.from_bytes(frame[position : position + 2])
         kind, length = head >> 9, head & 0x1FF
-        at += 2 + length
-        if at > len(frame):
+        position += 2 + length
+        if position > len(frame):
             return []
         if kind == Tlv.END:
             break
-        found.append((kind, frame[at - length : at]))
-    return found
+        parts.append((kind, frame[position - length : position]))
+    return parts
 
 
 def _first(parts: list[Part], kind: Tlv, read: Callable[[bytes], T]) -> T | None:
-    """What the first of a kind says. One that does not fit is passed over, as the standard wants."""
-    return next((said for found, value in parts if found == kind and (said := read(value))), None)
+    """Return the value of the first part of a kind; a part that does not fit is skipped, as the standard demands."""
+    return next((result for part, value in parts if part == kind and (result := read(value))), None)
 
 
-def _identifier(value: bytes, kinds: Kinds) -> str:
-    """Of a chassis or port, where it is neither an address nor text: its bytes."""
-    kind, said = value[:1], value[1:]
-    if not 1 <= len(said) <= TEXT_LIMIT:
+def _identifier(value: bytes, subtypes: IdentifierSubtypes) -> str:
+    """Return the identifier of a chassis or port: a MAC, an address, text, or else its bytes in hex."""
+    subtype, identifier = value[:1], value[1:]
+    if not 1 <= len(identifier) <= TEXT_LIMIT:
         return ""
-    if kind[0] == kinds.mac:
-        return said.hex(":") if len(said) == MAC_BYTES else ""
-    if kind[0] == kinds.address:
-        return _address(said)
-    text = said.rstrip(b"\0")
-    return _text(text) if all(one in PRINTABLE for one in text) and text.strip() else f"0x{said.hex()}"
+    if subtype[0] == subtypes.mac:
+        return identifier.hex(":") if len(identifier) == MAC_BYTES else ""
+    if subtype[0] == subtypes.address:
+        return _address(identifier)
+    text = identifier.rstrip(b"\0")
+    return _text(text) if all(byte in PRINTABLE for byte in text) and text.strip() else f"0x{identifier.hex()}"
 
 
 def _text(value: bytes) -> str:
-    """As much of it as can be printed anywhere."""
-    return bytes(one for one in value if one in PRINTABLE).decode().strip() if len(value) <= TEXT_LIMIT else ""
+    """Return the characters of a text that can be printed anywhere."""
+    return bytes(byte for byte in value if byte in PRINTABLE).decode().strip() if len(value) <= TEXT_LIMIT else ""
 
 
 def _address(value: bytes) -> str:
-    """Of IPv4 or IPv6, and of somebody."""
+    """Return an IPv4 or IPv6 address; an empty text if it is neither, or is the unspecified address."""
     family, packed = value[:1], value[1:]
     if not family or _ADDRESS_BYTES.get(family[0]) != len(packed):
         return ""
@@ -173,10 +176,13 @@ def _address(value: bytes) -> str:
 
 
 def _management(value: bytes) -> str:
-    """An address, then the number of an interface (5 bytes) and an object identifier, which nobody here asks for."""
+    """Return the management address.
+
+    After it come the number of an interface (5 bytes) and an object identifier, which are not used.
+    """
     size = value[0] if value else 0
-    rest = value[1 + size :]
-    return _address(value[1 : 1 + size]) if len(rest) >= 6 and len(rest) == 6 + rest[5] else ""
+    tail = value[1 + size :]
+    return _address(value[1 : 1 + size]) if len(tail) >= 6 and len(tail) == 6 + tail[5] else ""
 
 
 def _vlan(value: bytes) -> int:

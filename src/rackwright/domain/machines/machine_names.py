@@ -1,6 +1,7 @@
-"""Names of machines that come by themselves, by a pattern that an administrator sets: `{serial}.rack.example`.
+"""Names for discovered machines, from a pattern that an administrator sets: `{serial}.rack.example`.
 
-What fills the pattern the machine says itself, or its switch, so all of it is cleaned to what a DNS label can hold.
+The values in the pattern come from the machine itself, or from its switch, so they are cleaned to what a DNS label can
+hold.
 """
 
 import re
@@ -13,13 +14,13 @@ from rackwright.domain.names import check_mac, check_node_name
 DEFAULT = "d{mac}.discovered.internal"
 FIELDS = ("mac", "uuid", "serial", "rack", "port")
 LONGEST_VALUE = 32
-"""Characters of a field: a label has 63, and a pattern may put several into one."""
+"""Characters of a field: a label has 63, and a pattern may put several fields into one label."""
 
 _NOT_IN_LABELS = re.compile(r"[^a-z0-9]+")
 
 
 def check_pattern(pattern: str) -> str:
-    """Refuse a pattern that names no field, another one than there are, or that makes no names of nodes."""
+    """Refuse a pattern that has no field, has an unknown one, or makes no valid node names."""
     try:
         parts = list(Formatter().parse(pattern))
     except ValueError as error:
@@ -35,26 +36,31 @@ def check_pattern(pattern: str) -> str:
 def machine_names(pattern: str, mac: str, uuid: str | None, inventory: JsonObject) -> list[str]:
     """Return the names that a new machine could have, the best first: the last is free unless its MAC is known.
 
-    A machine that does not say what the pattern asks for is named by its MAC.
+    A machine that does not report a field of the pattern is named by its MAC.
     """
-    bare = check_mac(mac).replace(":", "")
-    plain = DEFAULT.format(mac=bare)
-    values = {"mac": bare, "uuid": _cleaned(uuid), "serial": _cleaned(inventory.get("serial")), **_place(inventory)}
-    asked = [field for _, field, _, _ in Formatter().parse(pattern) if field is not None]
-    if not all(values[field] for field in asked):
-        return [plain]
-    first, _, rest = pattern.format_map(values).partition(".")
-    found = []
-    for name in (f"{first}.{rest}", f"{first}-{bare}.{rest}"):
+    bare_mac = check_mac(mac).replace(":", "")
+    default_name = DEFAULT.format(mac=bare_mac)
+    values = {
+        "mac": bare_mac,
+        "uuid": _cleaned(uuid),
+        "serial": _cleaned(inventory.get("serial")),
+        **_switch_and_port(inventory),
+    }
+    fields = [field for _, field, _, _ in Formatter().parse(pattern) if field is not None]
+    if not all(values[field] for field in fields):
+        return [default_name]
+    host, _, domain = pattern.format_map(values).partition(".")
+    names = []
+    for name in (f"{host}.{domain}", f"{host}-{bare_mac}.{domain}"):
         try:
-            found.append(check_node_name(name))
-        except Invalid:  # too long, or what the pattern's own words make of it: the name by its MAC always does
+            names.append(check_node_name(name))
+        except Invalid:  # too long, or made invalid by the pattern's own words: the default name is always valid
             continue
-    return [*dict.fromkeys([*found, plain])]
+    return [*dict.fromkeys([*names, default_name])]
 
 
-def _place(inventory: JsonObject) -> dict[str, str]:
-    """The switch and its port that the first link with a neighbour is plugged in to."""
+def _switch_and_port(inventory: JsonObject) -> dict[str, str]:
+    """Return the switch and its port that the first link with a neighbour is plugged in to."""
     neighbours = inventory.get("lldp")
     for _, neighbour in sorted(neighbours.items()) if isinstance(neighbours, dict) else ():
         if isinstance(neighbour, dict):

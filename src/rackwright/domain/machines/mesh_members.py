@@ -1,6 +1,6 @@
-"""Members of a mesh as the control plane sees them: which nodes they are, and what is said of those.
+"""Members of a mesh as the control plane sees them: which nodes they are, and the mark that their nodes get.
 
-Values and rules only. Who is a member is decided by the mesh; here is what that means for nodes.
+Values and rules only. The mesh decides who is a member; this module says what that means for nodes.
 """
 
 from collections.abc import Iterable, Mapping
@@ -11,16 +11,18 @@ from rackwright.domain.catalogue import JsonObject
 from rackwright.domain.names import check_node_name
 
 MARK = "mesh"
-"""Below this, in what is known of a node, is what the mesh says of it."""
+"""The key of the mark: what the mesh says of a node is below this key in the node's discovery."""
 DOMAIN = "mesh.internal"
-"""Of nodes that are known by nothing but their short name in the mesh."""
+"""The domain of nodes of which only their short name in the mesh is known."""
 MEMBER_ROLE = "mesh-member"
 DATASTORE_ROLE = "mesh-datastore"
 ATTRIBS = frozenset({"mesh-member-name", "mesh-member-state", "mesh-member-address", "mesh-cluster"})
-"""The attribs of the mark."""
+"""The attribs that read the mark."""
 
 
 class MemberState(StrEnum):
+    """The state of a member, as the mesh sees it."""
+
     ALIVE = "alive"
     SUSPECT = "suspect"
     DEAD = "dead"
@@ -37,12 +39,14 @@ BELONGS = LIVE | {MemberState.DEAD}
 
 @dataclass(frozen=True)
 class Member:
+    """A member of the mesh."""
+
     name: str
     state: MemberState
     address: str
     """Host and port of its agent."""
     checks: Mapping[str, str] = field(default_factory=dict)
-    """How its software is: `passing`, `failing`, or `unknown` until a check has come to an end."""
+    """The state of each health check: `passing`, `failing`, or `unknown` until it has run once."""
     reasons: Mapping[str, str] = field(default_factory=dict)
     """Why checks fail."""
 
@@ -59,20 +63,22 @@ class MeshView:
     """The fingerprint of its CA."""
     members: tuple[Member, ...]
     voters: frozenset[str] | None = None
-    """Who holds the datastore; None: it does not answer, so nobody can say."""
+    """The members that hold the datastore; None: it does not answer, so they are not known."""
 
 
 @dataclass(frozen=True)
 class KnownNode:
-    """What is looked at to tell whether a node is a member."""
+    """A node, with what tells whether it is a member."""
 
     id: int
     name: str
     mark: JsonObject = field(default_factory=dict)
 
 
-class Directory:
-    """Which node each member is: the one it was before, else that of its full name, else the only one of its short name
+class MemberDirectory:
+    """Finds the node of each member.
+
+    It is the node that the member was before, else the node with its full name, else the only node with its short name
     that is no other member.
     """
 
@@ -99,26 +105,29 @@ class Directory:
 
 
 def new_node_name(member: str) -> str:
-    """What a node is called that is made for a member. Raises Invalid where none can be made of it."""
+    """Return the name of a node that is created for a member; raise Invalid if the member's name makes none."""
     plain = member.lower().replace("_", "-")
     return check_node_name(plain if "." in plain else f"{plain}.{DOMAIN}")
 
 
-def mark_of(view: MeshView, member: Member, *, made: bool) -> JsonObject:
-    """What is said of a member's node. `made`: the node is known by the mesh alone, which says whether it is alive."""
-    said: JsonObject = {"cluster": view.cluster, "member": member.name, "state": member.state.value, "made": made}
-    # Of one that is gone nothing more is heard; where it was stays known.
-    where: JsonObject = {"address": member.address} if member.address else {}
-    return {**said, **where}
+def member_mark(view: MeshView, member: Member, *, made: bool) -> JsonObject:
+    """Return the mark of a member's node.
+
+    `made`: the node was created for the member and is known by the mesh alone, which says whether it is alive.
+    """
+    mark: JsonObject = {"cluster": view.cluster, "member": member.name, "state": member.state.value, "made": made}
+    # The mesh tells no address of a member that is gone; the one in the mark of before stays.
+    address: JsonObject = {"address": member.address} if member.address else {}
+    return {**mark, **address}
 
 
 def failing_checks(before: JsonObject, member: Member) -> dict[str, str]:
-    """The checks that fail on a member, each with the reason, after what was said of its node before.
+    """Return the checks that fail on a member, each with the reason; `before` is the mark of its node until now.
 
-    One that has just started knows nothing yet, and of one that is dead nothing is heard: what was known stands.
+    A member that has just started knows nothing yet, and a dead one reports nothing: what was known stays.
     """
-    held = before.get("failing")
-    known = {name: str(why) for name, why in held.items()} if isinstance(held, dict) else {}
+    marked = before.get("failing")
+    known = {name: str(why) for name, why in marked.items()} if isinstance(marked, dict) else {}
     if member.state not in LIVE or not member.checks:
         return known
     failing = {name: member.reasons.get(name, "") for name, status in member.checks.items() if status == "failing"}
@@ -126,25 +135,26 @@ def failing_checks(before: JsonObject, member: Member) -> dict[str, str]:
 
 
 def member_events(before: JsonObject, mark: JsonObject) -> list[tuple[str, JsonObject]]:
-    """The events that tell what has changed of a member, as kind and data.
+    """Return the events about the changes between two marks of a member, as kind and data.
 
-    One that is only suspected is no news yet.
+    A member that is only suspected is no event yet.
     """
     member: JsonObject = {"member": mark["member"]}
-    was, now = _told_state(before.get("state")), _told_state(mark["state"])
+    old_state, new_state = _event_state(before.get("state")), _event_state(mark["state"])
     events: list[tuple[str, JsonObject]] = []
-    if now != was:
-        kind = "joined" if was is None and now == MemberState.ALIVE else now
+    if new_state != old_state:
+        kind = "joined" if old_state is None and new_state == MemberState.ALIVE else new_state
         events.append((f"mesh.member_{kind}", member))
-    old, new = before.get("failing"), mark["failing"]
-    assert isinstance(new, dict)
+    old, failing = before.get("failing"), mark["failing"]
+    assert isinstance(failing, dict)
     failed = old if isinstance(old, dict) else {}
     events += [
-        ("mesh.check_failing", {**member, "check": name, "why": new[name]}) for name in sorted(new.keys() - failed)
+        ("mesh.check_failing", {**member, "check": name, "why": failing[name]})
+        for name in sorted(failing.keys() - failed)
     ]
-    events += [("mesh.check_passing", {**member, "check": name}) for name in sorted(failed.keys() - new)]
+    events += [("mesh.check_passing", {**member, "check": name}) for name in sorted(failed.keys() - failing)]
     return events
 
 
-def _told_state(state: object) -> object:
+def _event_state(state: object) -> object:
     return MemberState.ALIVE.value if state == MemberState.SUSPECT else state

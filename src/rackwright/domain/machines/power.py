@@ -1,4 +1,4 @@
-"""Power: the sleep of nodes that have nothing left to do, and how a BMC and its password belong together."""
+"""Rules for power: the sleep of nodes that have nothing to do, and which BMC a password is for."""
 
 from enum import StrEnum
 
@@ -8,22 +8,25 @@ PASSWORD = "password"  # noqa: S105  # the key's name, not a secret
 
 
 class Sleep(StrEnum):
-    """Where a node is on its way to sleep and back; one that is awake is in none of these. Only append."""
+    """The states of a node that sleeps, or goes to sleep or wakes; a node that is awake has none. Only append."""
 
     FALLING = "falling"
-    """Nothing starts on it any more; its power is to be cut."""
+    """No run starts on it any more; its power is to be cut."""
     ASLEEP = "asleep"
     WAKING = "waking"
     """There is work for it: its power is to be switched on, and it must report its boot."""
 
 
 def has_bmc_login(bmc: Json) -> bool:
-    """Whether it is said where a BMC is and who logs in there; what it speaks may be left open."""
+    """Return whether the address of a BMC and a user name are set; its kind may be left open."""
     return isinstance(bmc, dict) and bool(bmc.get("address")) and bool(bmc.get("username"))
 
 
 def with_matching_password(before: Json, after: Json) -> Json:
-    """How a BMC is reached after a change. A password is for the BMC it was given for: a changed target drops it."""
+    """Return the settings of a BMC after a change, without the password if it was set for another target.
+
+    A password is for the BMC it was given for. One that comes with the change itself stays.
+    """
     if not isinstance(before, dict) or not isinstance(after, dict) or after.get(PASSWORD) != before.get(PASSWORD):
         return after
     target_before = {key: value for key, value in before.items() if key != PASSWORD}

@@ -1,4 +1,4 @@
-"""Networks: subnets, ranges and addresses, what DHCP and DNS serve, and which addresses may be called.
+"""Networks: their subnets, ranges and addresses, what DHCP and DNS serve, and which addresses the server may call.
 
 Used by the store and by `provision`. Pure.
 """

@@ -1,4 +1,7 @@
-"""Which addresses the server may call on somebody's word. Pure: resolving names and connecting are done elsewhere."""
+"""Rules for the addresses that the server may call because a person or a machine named them.
+
+Pure: names are resolved and connections made elsewhere.
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -11,15 +14,15 @@ from rackwright.domain.names import is_host_name
 from rackwright.shown_urls import shown_url
 
 Address = IPv4Address | IPv6Address
-Network = IPv4Network | IPv6Network
+IpNetwork = IPv4Network | IPv6Network
 
 _NAT64 = IPv6Network("64:ff9b::/96")
 _PORTS = {"http": 80, "https": 443}
 
 
 @dataclass(frozen=True)
-class Target:
-    """Where a URL leads."""
+class CallTarget:
+    """The parts of a URL that is to be called."""
 
     scheme: str
     host: str
@@ -28,24 +31,24 @@ class Target:
 
     @property
     def authority(self) -> str:
-        """As the Host header has it."""
+        """Host and port as in the Host header."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == _PORTS[self.scheme] else f"{host}:{self.port}"
 
     def at(self, address: Address) -> str:
-        """The URL with this address in place of the name."""
+        """Return the URL with this address in place of the host name."""
         host = f"[{address}]" if address.version == 6 else str(address)
         return f"{self.scheme}://{host}:{self.port}{self.path}"
 
 
-def parse_target(url: str) -> Target:
-    """A URL to be called, or an error that says what is wrong with it."""
+def parse_target(url: str) -> CallTarget:
+    """Return the parts of a URL that is to be called; raise Invalid with what is wrong with it."""
     try:
         parts = urlsplit(url)
         port = parts.port
     except ValueError:
         raise Invalid(f"{shown_url(url)[:200]!r} is no URL.", "/url") from None
-    if parts.scheme not in _PORTS or not parts.hostname or not url.isascii() or any(ord(one) <= 32 for one in url):
+    if parts.scheme not in _PORTS or not parts.hostname or not url.isascii() or any(ord(char) <= 32 for char in url):
         raise Invalid("The URL must begin with https:// or http:// and name a host, without spaces.", "/url")
     if parts.username is not None or parts.password is not None or parts.fragment:
         raise Invalid("The URL must have no user, password or fragment; the signature proves the sender.", "/url")
@@ -55,7 +58,7 @@ def parse_target(url: str) -> Target:
     if not _is_address(host) and not is_host_name(host):
         raise Invalid(f"{host[:80]!r} is neither a host name nor an address.", "/url")
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    return Target(parts.scheme, host, port or _PORTS[parts.scheme], path)
+    return CallTarget(parts.scheme, host, port or _PORTS[parts.scheme], path)
 
 
 def _is_address(host: str) -> bool:
@@ -66,10 +69,11 @@ def _is_address(host: str) -> bool:
     return "%" not in host
 
 
-def refusal(address: Address, allowed: Iterable[Network]) -> str | None:
-    """Why this address must not be called; None: it may. Private networks may if they are allowed."""
+def call_refusal(address: Address, allowed: Iterable[IpNetwork]) -> str | None:
+    """Return why this address must not be called; None if it may. Private networks may be if they are allowed."""
     real = real_address(address)
-    if any(one in network for network in allowed for one in {address, real} if one.version == network.version):
+    forms = {address, real}
+    if any(form in network for network in allowed for form in forms if form.version == network.version):
         return None
     if real.is_global and not real.is_multicast:
         return None
@@ -80,7 +84,7 @@ def refusal(address: Address, allowed: Iterable[Network]) -> str | None:
 
 
 def machine_refusal(address: Address) -> str | None:
-    """Why no machine of a node can be at this address, if nobody but an operator says so; None: one can."""
+    """Return why no node's machine can be at this address unless an operator says so; None if one can."""
     real = real_address(address)
     for kind in ("is_loopback", "is_unspecified", "is_multicast", "is_link_local"):
         if getattr(real, kind) or getattr(address, kind):
@@ -89,7 +93,7 @@ def machine_refusal(address: Address) -> str | None:
 
 
 def real_address(address: Address) -> Address:
-    """Where packets to an address really go: several forms of IPv6 hold an IPv4 address."""
+    """Return the address that packets really go to: several forms of IPv6 addresses hold an IPv4 address."""
     if isinstance(address, IPv4Address):
         return address
     if address.ipv4_mapped is not None:
@@ -104,7 +108,7 @@ def real_address(address: Address) -> Address:
 
 
 def simulated_address(bmc: Json) -> str | None:
-    """Where the lab keeps a machine, by what the machine says of its BMC; None: nowhere on this host."""
+    """Return the URL of a lab's machine, as the machine reports it as its BMC; None if it is not on this host."""
     address = bmc.get("address") if isinstance(bmc, dict) else None
     if not isinstance(address, str):
         return None

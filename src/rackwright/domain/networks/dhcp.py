@@ -1,7 +1,8 @@
-"""What DHCP servers serve: subnets with what of them is for strangers, and a reservation for every MAC of every node.
+"""The state that DHCP servers serve, and its conversion to and from the configuration of ISC Kea.
 
-And the same as the configuration of ISC Kea, both ways: what is rendered here is read back from the running server and
-must be equal. Everything is checked against an allow-list on its way in. Speaking to Kea is in `provision/kea.py`.
+The state is the subnets, with the pools for machines that nobody knows, and a reservation for every MAC of every node.
+What is rendered here is read back from the running server and must be equal. Everything is checked against an
+allow-list before it is rendered. Speaking to Kea is in `provision/kea.py`.
 """
 
 import re
@@ -20,24 +21,28 @@ _INTERFACE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,14}")
 FOR_EVER = 2**31 - 1
 RETRY_MILLISECONDS = 2000
 LEASE_SECONDS = 900
-"""How long a lease lasts: short, because a stranger soon becomes somebody with an address of his own."""
+"""How long a lease lasts: short, because an unknown machine soon becomes a node with an address of its own."""
 
 IPXE_BIOS, IPXE_X64, IPXE_ARM64 = "undionly.kpxe", "ipxe.efi", "ipxe-arm64.efi"
-"""What TFTP has for firmware, by its kind."""
+"""The files that TFTP has for each kind of firmware."""
 
 
 @dataclass(frozen=True)
 class DhcpSubnet:
+    """An IPv4 subnet that DHCP serves."""
+
     id: int
     network: str
     subnet: IPv4Network
     pools: tuple[tuple[IPv4Address, IPv4Address], ...] = ()
-    """First and last of what machines get that nobody knows."""
+    """First and last address of each range for machines that nobody knows yet."""
     routers: tuple[IPv4Address, ...] = ()
 
 
 @dataclass(frozen=True)
 class DhcpHost:
+    """A node, and what DHCP has for it."""
+
     node: str
     bootenv: str
     macs: tuple[str, ...] = ()
@@ -46,12 +51,12 @@ class DhcpHost:
 
 @dataclass(frozen=True)
 class DhcpState:
-    """All of it. An equal state is served by an equal server."""
+    """Everything that a DHCP server serves. An equal state is served by an equal server."""
 
     generation: int = 0
     subnets: tuple[DhcpSubnet, ...] = ()
     hosts: tuple[DhcpHost, ...] = ()
-    """Those without a MAC are not here: nothing can be served to them."""
+    """Nodes without a MAC are not here: nothing can be served to them."""
 
 
 def check_interface(name: str) -> str:
@@ -66,14 +71,17 @@ def check_bootenv(name: str) -> str:
     return name
 
 
-def share(
-    pools: Sequence[tuple[IPv4Address, IPv4Address]], place: int, of: int
+def pool_share(
+    pools: Sequence[tuple[IPv4Address, IPv4Address]], server: int, servers: int
 ) -> tuple[tuple[IPv4Address, IPv4Address], ...]:
-    """The part of the pools that one of several servers gives out: so two of them never give out one address."""
+    """Return the part of the pools that server number `server` of `servers` gives out.
+
+    Shares do not overlap, so two servers never give out the same address. Numbers begin with 0.
+    """
     parts: list[tuple[IPv4Address, IPv4Address]] = []
     for first, last in pools:
         size = int(last) - int(first) + 1
-        start, end = size * place // of, size * (place + 1) // of
+        start, end = size * server // servers, size * (server + 1) // servers
         if start < end:
             parts.append((first + start, first + (end - 1)))
     return tuple(parts)
@@ -83,37 +91,37 @@ def share(
 
 
 @dataclass(frozen=True)
-class KeaPlace:
-    """What of the configuration belongs to the host, and not to what is served."""
+class KeaHost:
+    """The part of Kea's configuration that belongs to its host, and not to what is served."""
 
     control_socket: str
     leases: str
     interfaces: tuple[str, ...] = ()
     addresses: tuple[IPv4Address, ...] = ()
-    """This server's own on them."""
+    """This server's own addresses on those interfaces."""
     http_port: int = 80
     dns: IPv4Address | None = None
 
     def server_on(self, subnet: IPv4Network) -> IPv4Address | None:
-        """The address by which machines of a subnet reach this server."""
-        here = [address for address in self.addresses if address in subnet]
-        return next(iter(here or self.addresses), None)
+        """Return the address by which machines of a subnet reach this server."""
+        in_subnet = [address for address in self.addresses if address in subnet]
+        return next(iter(in_subnet or self.addresses), None)
 
 
-def render(state: DhcpState, place: KeaPlace) -> JsonObject:
-    """The whole configuration of a Kea DHCPv4 server."""
+def render_kea_config(state: DhcpState, kea: KeaHost) -> JsonObject:
+    """Return the whole configuration of a Kea DHCPv4 server."""
     return {
         "Dhcp4": {
-            "control-socket": {"socket-type": "unix", "socket-name": place.control_socket},
+            "control-socket": {"socket-type": "unix", "socket-name": kea.control_socket},
             "interfaces-config": {
-                "interfaces": [*map(check_interface, place.interfaces)],
+                "interfaces": [*map(check_interface, kea.interfaces)],
                 "re-detect": True,
                 # An interface without a carrier (a switch that boots, a bridge without a machine) is tried until it has
                 # one: Kea would else never listen there.
                 "service-sockets-max-retries": FOR_EVER,
                 "service-sockets-retry-wait-time": RETRY_MILLISECONDS,
             },
-            "lease-database": {"type": "memfile", "persist": True, "name": place.leases, "lfc-interval": 3600},
+            "lease-database": {"type": "memfile", "persist": True, "name": kea.leases, "lfc-interval": 3600},
             "loggers": [
                 {"name": "kea-dhcp4", "severity": "WARN", "output_options": [{"output": "stdout", "flush": True}]}
             ],
@@ -125,23 +133,23 @@ def render(state: DhcpState, place: KeaPlace) -> JsonObject:
             "host-reservation-identifiers": ["hw-address"],
             "reservations-global": True,
             "reservations-in-subnet": True,
-            # No address of a node is ever in a pool, so nobody has to look whether it is.
+            # No address of a node is ever in a pool, so Kea need not check whether it is.
             "reservations-out-of-pool": True,
             "match-client-id": False,
-            "client-classes": _classes(place),
+            "client-classes": _client_classes(kea),
             "reservations": [
                 {"hw-address": check_mac(mac), "hostname": check_node_name(host.node), "user-context": _context(host)}
                 for host in state.hosts
                 for mac in host.macs
             ],
-            "subnet4": [_subnet(one, state.hosts, place) for one in state.subnets],
+            "subnet4": [_render_subnet(subnet, state.hosts, kea) for subnet in state.subnets],
         }
     }
 
 
-def _classes(place: KeaPlace) -> list[Json]:
-    """What to boot, by who asks. iPXE fills in the address of this server and its own MAC by itself."""
-    url = f"http://${{next-server}}:{place.http_port}/boot/${{netX/mac:hexhyp}}"
+def _client_classes(kea: KeaHost) -> list[Json]:
+    """Return what clients boot, by the kind of client. iPXE itself fills in the address of this server and its MAC."""
+    url = f"http://${{next-server}}:{kea.http_port}/boot/${{netX/mac:hexhyp}}"
     by_firmware = (
         ("bios", "option[93].hex == 0x0000", IPXE_BIOS),
         ("uefi-x64", "(option[93].hex == 0x0007 or option[93].hex == 0x0009)", IPXE_X64),
@@ -161,14 +169,14 @@ def _classes(place: KeaPlace) -> list[Json]:
     return [ipxe, *firmware]
 
 
-def _subnet(one: DhcpSubnet, hosts: Sequence[DhcpHost], place: KeaPlace) -> JsonObject:
-    server = place.server_on(one.subnet)
+def _render_subnet(subnet: DhcpSubnet, hosts: Sequence[DhcpHost], kea: KeaHost) -> JsonObject:
+    server = kea.server_on(subnet.subnet)
     options: list[Json] = []
-    if one.routers:
-        options.append({"name": "routers", "data": ", ".join(map(str, one.routers))})
-    if place.dns is not None:
-        options.append({"name": "domain-name-servers", "data": str(place.dns)})
-    pools: list[Json] = [{"pool": f"{first} - {last}"} for first, last in one.pools]
+    if subnet.routers:
+        options.append({"name": "routers", "data": ", ".join(map(str, subnet.routers))})
+    if kea.dns is not None:
+        options.append({"name": "domain-name-servers", "data": str(kea.dns)})
+    pools: list[Json] = [{"pool": f"{first} - {last}"} for first, last in subnet.pools]
     reservations: list[Json] = [
         {
             "hw-address": check_mac(mac),
@@ -178,13 +186,13 @@ def _subnet(one: DhcpSubnet, hosts: Sequence[DhcpHost], place: KeaPlace) -> Json
         }
         for host in hosts
         for address in host.addresses
-        if address in one.subnet
+        if address in subnet.subnet
         for mac in host.macs
     ]
     rendered: JsonObject = {
-        "id": one.id,
-        "subnet": str(one.subnet),
-        "user-context": {"network": check_network_name(one.network)},
+        "id": subnet.id,
+        "subnet": str(subnet.subnet),
+        "user-context": {"network": check_network_name(subnet.network)},
         "pools": pools,
         "option-data": options,
         "reservations": reservations,
@@ -198,82 +206,85 @@ def _context(host: DhcpHost) -> JsonObject:
     return {"node": check_node_name(host.node), "bootenv": check_bootenv(host.bootenv)}
 
 
-# --- and back
+# --- from Kea's configuration
 
 
-def parse(config: Mapping[str, object]) -> DhcpState:
-    """The state that a server with this configuration serves, in the order of `ordered`."""
-    whole = _map(config.get("Dhcp4"))
-    subnets = [_map(one) for one in _list(whole.get("subnet4"))]
-    macs: dict[_Key, list[str]] = {}
-    for one in map(_map, _list(whole.get("reservations"))):
-        macs.setdefault(_key(one), []).append(str(one.get("hw-address")))
-    reserved: dict[_Key, dict[str, list[str]]] = {}
+def parse_kea_config(config: Mapping[str, object]) -> DhcpState:
+    """Return the state that a server with this configuration serves, in the order of `sorted_state`."""
+    dhcp4 = _map(config.get("Dhcp4"))
+    subnets = [_map(subnet) for subnet in _list(dhcp4.get("subnet4"))]
+    macs_by_host: dict[_HostKey, list[str]] = {}
+    for reservation in map(_map, _list(dhcp4.get("reservations"))):
+        macs_by_host.setdefault(_host_key(reservation), []).append(str(reservation.get("hw-address")))
+    reserved: dict[_HostKey, dict[str, list[str]]] = {}
     for subnet in subnets:
-        for one in map(_map, _list(subnet.get("reservations"))):
-            by_address = reserved.setdefault(_key(one), {})
-            by_address.setdefault(str(one.get("ip-address")), []).append(str(one.get("hw-address")))
-    return ordered(
+        for reservation in map(_map, _list(subnet.get("reservations"))):
+            macs_by_address = reserved.setdefault(_host_key(reservation), {})
+            macs_by_address.setdefault(str(reservation.get("ip-address")), []).append(
+                str(reservation.get("hw-address"))
+            )
+    return sorted_state(
         DhcpState(
-            generation=_generation(_map(whole.get("user-context"))),
-            subnets=tuple(_parse_subnet(one) for one in subnets),
+            generation=_generation(_map(dhcp4.get("user-context"))),
+            subnets=tuple(_parse_subnet(subnet) for subnet in subnets),
             hosts=tuple(
                 DhcpHost(
                     key[0],
                     key[1],
-                    tuple(of),
+                    tuple(macs),
                     # An address that only some of its MACs get is not what was rendered.
                     tuple(
                         IPv4Address(address)
-                        for address, given in reserved.get(key, {}).items()
-                        if sorted(given) == sorted(of)
+                        for address, address_macs in reserved.get(key, {}).items()
+                        if sorted(address_macs) == sorted(macs)
                     ),
                 )
-                for key, of in macs.items()
+                for key, macs in macs_by_host.items()
             ),
         )
     )
 
 
-def ordered(state: DhcpState) -> DhcpState:
-    """The same state, in the one order by which two of them are compared."""
+def sorted_state(state: DhcpState) -> DhcpState:
+    """Return the same state in the order in which two states are compared."""
     return replace(
         state,
-        subnets=tuple(sorted(state.subnets, key=lambda one: one.id)),
+        subnets=tuple(sorted(state.subnets, key=lambda subnet: subnet.id)),
         hosts=tuple(
-            replace(one, macs=tuple(sorted(one.macs)), addresses=tuple(sorted(one.addresses)))
-            for one in sorted(state.hosts, key=lambda one: one.node)
+            replace(host, macs=tuple(sorted(host.macs)), addresses=tuple(sorted(host.addresses)))
+            for host in sorted(state.hosts, key=lambda host: host.node)
         ),
     )
 
 
-_Key = tuple[str, str, str]
+_HostKey = tuple[str, str, str]
+"""Node, bootenv and host name of a reservation."""
 
 
-def _key(reservation: Mapping[str, object]) -> _Key:
+def _host_key(reservation: Mapping[str, object]) -> _HostKey:
     context = _map(reservation.get("user-context"))
     return str(context.get("node")), str(context.get("bootenv")), str(reservation.get("hostname"))
 
 
 def _generation(context: Mapping[str, object]) -> int:
-    found = context.get("generation", 0)
-    return found if isinstance(found, int) else 0
+    generation = context.get("generation", 0)
+    return generation if isinstance(generation, int) else 0
 
 
-def _parse_subnet(one: Mapping[str, object]) -> DhcpSubnet:
-    id = one.get("id")
+def _parse_subnet(subnet: Mapping[str, object]) -> DhcpSubnet:
+    id = subnet.get("id")
     assert isinstance(id, int)
-    ends = [str(_map(pool)["pool"]).split("-") for pool in _list(one.get("pools"))]
+    ends = [str(_map(pool)["pool"]).split("-") for pool in _list(subnet.get("pools"))]
     routers = [
         IPv4Address(text.strip())
-        for option in map(_map, _list(one.get("option-data")))
+        for option in map(_map, _list(subnet.get("option-data")))
         if option.get("name") == "routers"
         for text in str(option["data"]).split(",")
     ]
     return DhcpSubnet(
         id,
-        str(_map(one.get("user-context")).get("network")),
-        IPv4Network(str(one.get("subnet"))),
+        str(_map(subnet.get("user-context")).get("network")),
+        IPv4Network(str(subnet.get("subnet"))),
         tuple((IPv4Address(first.strip()), IPv4Address(last.strip())) for first, last in ends),
         tuple(routers),
     )

@@ -1,7 +1,7 @@
-"""What DNS servers serve: the names of nodes and the addresses behind them, both ways, by zone.
+"""The state that DNS servers serve: zones with the records of nodes, from names to addresses and back.
 
-Pure. Everything is checked against an allow-list on its way in; what is here may be rendered. Running a server is in
-`provision/knot.py`, speaking to one in `provision/dns_update.py`.
+Pure. Everything is checked against an allow-list before it becomes a record, so records may be rendered. Running a
+server is in `provision/knot.py`, speaking to one in `provision/dns_update.py`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,7 +16,7 @@ TTL = 60
 """Seconds: an address that changed is soon known everywhere."""
 
 
-class Type(StrEnum):
+class RecordType(StrEnum):
     A = "A"
     AAAA = "AAAA"
     PTR = "PTR"
@@ -24,77 +24,82 @@ class Type(StrEnum):
 
 @dataclass(frozen=True, order=True)
 class Record:
-    """One line of a zone. Names are whole, without the last dot."""
+    """One record of a zone. Names are fully qualified, without the last dot."""
 
     name: str
-    type: Type
+    type: RecordType
     value: str
 
 
 @dataclass(frozen=True)
 class DnsHost:
+    """A node, and its addresses for DNS."""
+
     node: str
     addresses: tuple[Address, ...] = ()
-    """That the name stands for."""
+    """Addresses that the name resolves to."""
     others: tuple[Address, ...] = ()
-    """Whose name it is besides."""
+    """Further addresses that resolve back to the name."""
 
 
 @dataclass(frozen=True)
 class DnsState:
-    """All of it. An equal state is served by an equal server."""
+    """Everything that a DNS server serves. An equal state is served by an equal server."""
 
     generation: int = 0
     zones: Mapping[str, frozenset[Record]] = field(default_factory=dict)
 
 
 def dns_state(generation: int, hosts: Iterable[DnsHost], subnets: Iterable[Subnet], domains: Iterable[str]) -> DnsState:
-    """A, AAAA and PTR of the nodes whose names lie in one of the domains, in their zones and those of the subnets."""
+    """Return the A, AAAA and PTR records of the nodes whose names are below one of the domains.
+
+    A and AAAA records are in the zones of the domains, PTR records in those of the subnets.
+    """
     zones: dict[str, set[Record]] = {zone: set() for zone in forward_zones(domains)}
     forward = list(zones)
     for subnet in subnets:
         zones.setdefault(reverse_zone(subnet), set())
     for host in hosts:
         name = check_node_name(host.node)
-        if not any(_below(name, zone) for zone in forward):
+        if not any(_is_below(name, zone) for zone in forward):
             continue
         for address in host.addresses:
-            kind = Type.A if address.version == 4 else Type.AAAA
+            kind = RecordType.A if address.version == 4 else RecordType.AAAA
             zones[_zone_of(name, forward)].add(Record(name, kind, str(address)))
         for address in {*host.addresses, *host.others}:
             pointer = address.reverse_pointer
-            home = _home(pointer, zones)
-            if home is not None:
-                zones[home].add(Record(pointer, Type.PTR, name))
+            reverse = _nearest_zone(pointer, zones)
+            if reverse is not None:
+                zones[reverse].add(Record(pointer, RecordType.PTR, name))
     return DnsState(generation, {zone: frozenset(records) for zone, records in zones.items()})
 
 
 def forward_zones(domains: Iterable[str]) -> list[str]:
-    """The zones that domains are served in: one below another is part of that."""
+    """Return the zones that domains are served in: a domain below another one is part of that one's zone."""
     listed = set(domains)
-    return sorted(zone for zone in listed if not any(_below(zone, other) for other in listed))
+    return sorted(zone for zone in listed if not any(_is_below(zone, other) for other in listed))
 
 
 def reverse_zone(subnet: Subnet) -> str:
-    """The zone of a subnet's PTR records: that of the whole octets (or hex digits) of its prefix.
+    """Return the zone of a subnet's PTR records: that of the whole octets (or hex digits) of its prefix.
 
-    Several subnets may share one; what is in it of others is nobody's.
+    Several subnets may share a zone; addresses in it that belong to no subnet have no records.
     """
     step, longest = (8, 24) if subnet.version == 4 else (4, 124)
     prefix = min(subnet.prefixlen // step * step, longest)
-    whole = ip_network(f"{subnet.network_address}/{prefix}", strict=False)
-    labels = whole.network_address.reverse_pointer.split(".")
-    return ".".join(labels[(whole.max_prefixlen - prefix) // step :])
+    zone_network = ip_network(f"{subnet.network_address}/{prefix}", strict=False)
+    labels = zone_network.network_address.reverse_pointer.split(".")
+    return ".".join(labels[(zone_network.max_prefixlen - prefix) // step :])
 
 
-def _below(name: str, zone: str) -> bool:
+def _is_below(name: str, zone: str) -> bool:
     return name.endswith(f".{zone}")
 
 
 def _zone_of(name: str, zones: Sequence[str]) -> str:
-    return next(zone for zone in zones if _below(name, zone))
+    return next(zone for zone in zones if _is_below(name, zone))
 
 
-def _home(pointer: str, zones: Iterable[str]) -> str | None:
-    """The nearest zone above; None for an address in none of the networks."""
-    return max((zone for zone in zones if _below(pointer, zone)), key=len, default=None)
+def _nearest_zone(pointer: str, zones: Iterable[str]) -> str | None:
+    """Return the nearest zone above a PTR name; None for an address in none of the networks."""
+    return max((zone for zone in zones if _is_below(pointer, zone)), key=len, default=None)

@@ -1,4 +1,4 @@
-"""Domains that names are served under. Pure."""
+"""The DNS domains of node names: which may be served, and which domain a name is in. Pure."""
 
 from collections.abc import Collection
 
@@ -6,11 +6,11 @@ from rackwright.domain.errors import Invalid
 from rackwright.domain.names import PHANTOM_SUFFIX, is_host_name
 
 PRIVATE = frozenset({"internal", "intranet", "private", "corp", "home", "lan", "local", "test", "example", "invalid"})
-"""Domains of one label that nobody has on the internet. All others are registries: to serve one would hide it whole."""
+"""Domains of one label that nobody has on the internet. All others are registries: serving one would hide all of it."""
 
 
 def check_domain(name: str) -> str:
-    """A domain that may be served, in lower case."""
+    """Return a domain in lower case; raise Invalid if it may not be served."""
     lowered = name.lower().rstrip(".")
     if not is_host_name(lowered) or lowered.endswith(".arpa") or lowered == "arpa":
         raise Invalid(f"{name[:80]!r} is no domain for nodes; one looks like rack.example.", "/name")
@@ -26,7 +26,7 @@ def check_domain(name: str) -> str:
 
 
 def domain_of(node_name: str, domains: Collection[str]) -> str | None:
-    """The longest of these domains that a name lies below; None: it lies below none."""
+    """Return the longest of these domains that a name is below; None if it is below none."""
     above = [".".join(labels) for labels in _tails(node_name.split("."))]
     return next((domain for domain in above if domain in domains), None)
 

@@ -1,4 +1,4 @@
-"""Networks: their subnets, ranges and routers, the rules these obey, and which address a node should get.
+"""Networks with their subnets, ranges and routers, the rules for them, and the roles that networks make.
 
 Pure: nothing here knows which addresses are taken; `store/networks/allocations.py` does. What passes the checks here
 may be rendered into the configuration of a DHCP or DNS server.
@@ -17,16 +17,16 @@ Address = IPv4Address | IPv6Address
 Subnet = IPv4Network | IPv6Network
 
 MAX_NAME = 40
-"""So that `hint-<name>-v4addr` and `network-<name>` are names themselves."""
+"""Characters of a network's name: so few that `hint-<name>-v4addr` and `network-<name>` are valid names, too."""
 _NAME = re.compile(r"[a-z](?:[a-z0-9-]*[a-z0-9])?")
 MAX_RANGES = 64
 MAX_ROUTERS = 16
 
 BARCLAMP = "networks"
-"""The barclamp of the roles that networks make. It lies on no disk: it says what the database has."""
+"""The barclamp of the roles that networks make. It is on no disk: it is made from the networks in the database."""
 JIG = "network"
 HINTS = "hint"
-"""Where in a node's hint the wishes for addresses are: `hint/<network>/v4addr`."""
+"""The key in a node's hint below which people ask for addresses: `hint/<network>/v4addr`."""
 
 
 class Category(StrEnum):
@@ -43,9 +43,9 @@ class Use(StrEnum):
     HOST = "host"
     """Nodes."""
     ADMIN = "admin"
-    """Admin nodes; where a network has none of these, they share with the others."""
+    """Admin nodes; where a network has no such range, they use the ranges of other nodes."""
     DYNAMIC = "dynamic"
-    """Whoever asks by DHCP and has no address of his own: machines that nobody knows yet. Never allocated."""
+    """DHCP clients without an address of their own: machines that nobody knows yet. Never allocated."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Range:
 class Router:
     address: Address
     preference: int = 100
-    """Of several of one family the lowest is the default."""
+    """Of several routers of one address family, the one with the lowest preference is the default."""
 
 
 @dataclass(frozen=True)
@@ -96,13 +96,14 @@ class Network:
         return self.v4_subnet if family == 4 else self.v6_subnet
 
     def ranges_for(self, family: int, *, admin: bool) -> list[Range]:
-        """The ranges from which a node gets an address, in the order in which they are tried."""
-        usable = sorted((one for one in self.ranges if one.family == family), key=lambda one: int(one.first))
-        own = [one for one in usable if admin and one.use is Use.ADMIN]
-        return own or [one for one in usable if one.use is Use.HOST]
+        """Return the ranges from which a node gets an address, in the order in which they are tried."""
+        of_family = (range for range in self.ranges if range.family == family)
+        ordered = sorted(of_family, key=lambda range: int(range.first))
+        admin_ranges = [range for range in ordered if admin and range.use is Use.ADMIN]
+        return admin_ranges or [range for range in ordered if range.use is Use.HOST]
 
     def range_of(self, address: Address) -> Range | None:
-        return next((one for one in self.ranges if address in one), None)
+        return next((range for range in self.ranges if address in range), None)
 
 
 # --- reading what people wrote
@@ -110,7 +111,7 @@ class Network:
 
 def parse_address(text: str, pointer: str = "") -> Address:
     try:
-        if "%" not in text:  # a zone is of one host only
+        if "%" not in text:  # a zone has a meaning on one host only
             return ip_address(text)
     except ValueError:
         pass
@@ -118,7 +119,7 @@ def parse_address(text: str, pointer: str = "") -> Address:
 
 
 def parse_subnet(text: str, family: int, pointer: str) -> Subnet:
-    """A subnet in which machines can be: not so small that nothing fits, and of addresses for single hosts."""
+    """Return a subnet in which machines can be: not too small for any, and of addresses for single hosts."""
     example = "10.0.0.0/24" if family == 4 else "fd00:0:0:1::/64"
     try:
         subnet = ip_network(text)
@@ -146,7 +147,7 @@ def check_network_name(name: str, pointer: str = "/name") -> str:
     return name
 
 
-# --- what must hold
+# --- rules for networks
 
 
 def check_network(network: Network) -> Network:
@@ -158,27 +159,28 @@ def check_network(network: Network) -> Network:
         raise Invalid(f"Network {network.name!r} needs an IPv4 or an IPv6 subnet.", "/v4_subnet")
     if len(network.ranges) > MAX_RANGES or len(network.routers) > MAX_ROUTERS:
         raise Invalid(f"A network has at most {MAX_RANGES} ranges and {MAX_ROUTERS} routers.", "/ranges")
-    for place, one in enumerate(network.ranges):
-        _check_range(network, one, network.ranges[:place], f"/ranges/{place}")
-    for place, router in enumerate(network.routers):
-        _check_router(network, router, network.routers[:place], f"/routers/{place}")
+    for index, range in enumerate(network.ranges):
+        _check_range(network, range, network.ranges[:index], f"/ranges/{index}")
+    for index, router in enumerate(network.routers):
+        _check_router(network, router, network.routers[:index], f"/routers/{index}")
     return network
 
 
-def _check_range(network: Network, one: Range, others: Sequence[Range], pointer: str) -> None:
-    check_network_name(one.name, f"{pointer}/name")
-    if any(other.name == one.name for other in others):
-        raise Invalid(f"Network {network.name!r} has two ranges named {one.name!r}.", f"{pointer}/name")
-    if one.first.version != one.last.version:
-        raise Invalid(f"{one.first} and {one.last} are of two families; a range is of one.", f"{pointer}/last")
-    for word, address in (("first", one.first), ("last", one.last)):
-        _check_host(network, address, f"{pointer}/{word}")
-    if int(one.last) < int(one.first):
-        raise Invalid(f"Range {one.name!r} ends at {one.last}, before it begins at {one.first}.", f"{pointer}/last")
+def _check_range(network: Network, range: Range, others: Sequence[Range], pointer: str) -> None:
+    check_network_name(range.name, f"{pointer}/name")
+    if any(other.name == range.name for other in others):
+        raise Invalid(f"Network {network.name!r} has two ranges named {range.name!r}.", f"{pointer}/name")
+    first, last = range.first, range.last
+    if first.version != last.version:
+        raise Invalid(f"{first} and {last} are of two families; a range is of one.", f"{pointer}/last")
+    for field, address in (("first", first), ("last", last)):
+        _check_host(network, address, f"{pointer}/{field}")
+    if int(last) < int(first):
+        raise Invalid(f"Range {range.name!r} ends at {last}, before it begins at {first}.", f"{pointer}/last")
     for other in others:
-        if one.overlaps(other):
+        if range.overlaps(other):
             raise Invalid(
-                f"Range {one.name!r} ({one.first} to {one.last}) overlaps range {other.name!r} ({other.first} to "
+                f"Range {range.name!r} ({first} to {last}) overlaps range {other.name!r} ({other.first} to "
                 f"{other.last}).",
                 f"{pointer}/first",
             )
@@ -198,7 +200,7 @@ def _check_router(network: Network, router: Router, others: Sequence[Router], po
 
 
 def _check_host(network: Network, address: Address, pointer: str) -> None:
-    """The address must be one that a machine in the network's subnet can have."""
+    """Refuse an address that no machine in the network's subnet can have."""
     subnet = network.subnet(address.version)
     if subnet is None:
         raise Invalid(f"{address}: network {network.name!r} has no IPv{address.version} subnet.", pointer)
@@ -209,7 +211,10 @@ def _check_host(network: Network, address: Address, pointer: str) -> None:
 
 
 def check_overlap(network: Network, others: Iterable[Network]) -> None:
-    """Subnets of two networks never share an address, so that an address alone says where it is."""
+    """Refuse a subnet that shares an address with one of another network.
+
+    So an address alone tells which network it is in.
+    """
     for other in others:
         for subnet in network.subnets:
             taken = other.subnet(subnet.version)
@@ -219,16 +224,18 @@ def check_overlap(network: Network, others: Iterable[Network]) -> None:
                 )
 
 
-# --- which address
+# --- the address of a node
 
 
-def check_wish(network: Network, address: Address, pointer: str = "/address", *, router: bool = False) -> None:
-    """Refuse an address that nobody may ask for. One outside of all ranges may be asked for.
+def check_requested_address(
+    network: Network, address: Address, pointer: str = "/address", *, router: bool = False
+) -> None:
+    """Refuse an address that no node may ask for. An address outside of all ranges may be asked for.
 
-    `router`: it is found to have that address, so it may well be the router itself.
+    `router`: the node was found to have that address already, so it may well be the router itself.
     """
     _check_host(network, address, pointer)
-    if not router and any(one.address == address for one in network.routers):
+    if not router and any(other.address == address for other in network.routers):
         raise Invalid(f"{address} is a router of network {network.name!r}.", pointer)
     inside = network.range_of(address)
     if inside is not None and inside.use is Use.DYNAMIC:
@@ -238,7 +245,7 @@ def check_wish(network: Network, address: Address, pointer: str = "/address", *,
 
 
 def same_host_part(network: Network, known: Address, of: Subnet) -> Address | None:
-    """The address with the host part that `known` has in subnet `of`; None if it does not fit in here."""
+    """Return the network's address with the host part that `known` has in subnet `of`; None if it has no such one."""
     subnet = network.subnet(known.version)
     if subnet is None or known not in of:
         return None
@@ -259,7 +266,7 @@ def hint_name(network: str, family: int) -> str:
     return f"hint-{network}-v{family}addr"
 
 
-def hint_map(network: str, family: int) -> tuple[str, ...]:
+def hint_path(network: str, family: int) -> tuple[str, ...]:
     return (HINTS, network, f"v{family}addr")
 
 
@@ -267,7 +274,7 @@ _ADDRESS_PATTERNS = {4: r"^[0-9.]{7,15}(?![\s\S])", 6: r"^[0-9a-fA-F:.]{2,45}(?!
 
 
 def networks_barclamp(networks: Iterable[Network]) -> Barclamp:
-    """The roles and attribs that there are because there are these networks."""
+    """Return the barclamp of the roles and attribs that these networks make."""
     listed = sorted(networks, key=lambda network: network.name)
     admin = next((network.name for network in listed if network.category is Category.ADMIN), None)
     return Barclamp(
@@ -299,7 +306,7 @@ def _role(network: Network, admin: str | None) -> Role:
 
 
 def _facts(network: Network) -> JsonObject:
-    """What a node needs to know of the network, beside its own addresses."""
+    """Return what a node needs to know of the network, besides its own addresses."""
     return {
         "category": network.category.value,
         "vlan": network.vlan,
@@ -314,22 +321,22 @@ def _attribs(network: Network) -> list[Attrib]:
         Attrib(
             name=hint_name(network.name, family),
             barclamp=BARCLAMP,
-            map=hint_map(network.name, family),
+            map=hint_path(network.name, family),
             description=f"The IPv{family} address that the node should have on network {network.name}",
             schema={"type": "string", "pattern": _ADDRESS_PATTERNS[family]},
         )
         for family in (4, 6)
     ]
-    found = Attrib(
+    addresses = Attrib(
         name=f"network-{network.name}-addresses",
         barclamp=BARCLAMP,
         map=("network", network.name, "addresses"),
         role=role_name(network.name),
         description=f"The addresses of the node on network {network.name}, with their prefixes",
     )
-    return [*hints, found]
+    return [*hints, addresses]
 
 
-def changed(network: Network, changes: Mapping[str, object]) -> Network:
-    """The network with other values, checked."""
+def with_changes(network: Network, changes: Mapping[str, object]) -> Network:
+    """Return the network with some values changed; raise Invalid if it breaks a rule then."""
     return check_network(replace(network, **changes))  # type: ignore[arg-type]  # the names are ours

@@ -12,7 +12,7 @@ from typing import Any
 from rackwright.mesh.address import parse_address
 from rackwright.mesh.errors import BadRequest, MeshError, NoAuthority
 from rackwright.mesh.identity.server_identity import OwnIdentity, certificate_pem
-from rackwright.mesh.joining.admission import Admission, Rate, status_of
+from rackwright.mesh.joining.admission import Admission, RateLimit, http_status
 from rackwright.mesh.membership.member_view import MemberView, authorities, authority_names, live_records
 from rackwright.mesh.refusals import Refusals
 from rackwright.mesh.transport import http
@@ -44,8 +44,8 @@ class AdmissionHandler:
 
     def __init__(self, ports: AdmissionPorts) -> None:
         self._ports, self._members = ports, ports.members
-        self.rate = Rate()
-        self.renewals = Rate()
+        self.rate = RateLimit()
+        self.renewals = RateLimit()
         """Separate from joins: requests of strangers, at any member, must not keep a member from renewing"""
 
     @property
@@ -65,7 +65,7 @@ class AdmissionHandler:
         except MeshError as problem:
             where = {"source": request.source, "path": request.path[:64]}
             self._ports.refusals.refuse(problem.code, **where, why=str(problem))
-            return http.Response(status_of(problem), {"error": problem.code, "message": str(problem)})
+            return http.Response(http_status(problem), {"error": problem.code, "message": str(problem)})
 
     async def _answer(self, request: http.Request) -> dict[str, Any]:
         if request.path == http.RENEW and request.method == "POST" and request.peer:

@@ -289,7 +289,7 @@ class Agent:
             revocations=self._revocations,
             transport=self._driver.transport,
             remove=self._driver.remove,
-            changed=self._datastore.revoked,
+            changed=self._datastore.revocations_changed,
             end=self._ending.set,
             refusals=self._refusals,
             metrics=self._metrics,
@@ -368,7 +368,7 @@ class Agent:
         self._driver.handlers |= {
             Kind.REVOCATIONS_VERSION: self._spread.version_received,
             Kind.REVOCATIONS: self._spread.list_received,
-            Kind.LOOK: lambda peer, payload: self._datastore.poked(),
+            Kind.LOOK: lambda peer, payload: self._datastore.wake(),
         }
         self._driver.http_handler = admission.answer
         self._driver.subscribe(self._seeds.member_changed)

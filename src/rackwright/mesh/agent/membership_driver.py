@@ -21,7 +21,7 @@ from rackwright.mesh.log import Log
 from rackwright.mesh.membership.member import BadRecord, sorted_labels
 from rackwright.mesh.membership.member_view import AUTHORITY_LABEL
 from rackwright.mesh.membership.messages import decode, encode
-from rackwright.mesh.membership.metadata import Section, pack
+from rackwright.mesh.membership.metadata import Section, pack_sections
 from rackwright.mesh.membership.swim import Dial, Event, EventKind, MemberRecord, Output, Send, Swim, SwimConfig
 from rackwright.mesh.membership.wire import BadMessage
 from rackwright.mesh.metrics import Metrics
@@ -92,7 +92,7 @@ class MembershipDriver:
         """Change a section of the metadata that is sent with this member's record."""
         if self._sections.get(section) != content:
             self._sections[section] = content
-            self._apply(self.swim.set_metadata(self.now, pack(self._sections)))
+            self._apply(self.swim.set_metadata(self.now, pack_sections(self._sections)))
 
     def publish_datastore(self, hint: bytes) -> None:
         self.publish(Section.DATASTORE, hint)

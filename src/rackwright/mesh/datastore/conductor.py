@@ -1,7 +1,7 @@
-"""Keeps the datastore at its strength: looks at etcd and at the members, asks `takeover.py` what to do, and does it.
+"""The conductor keeps the datastore at its full number of servers: it observes etcd and the members, and acts.
 
-Every datastore server looks; only the one that holds the lock acts, one change at a time, and only after it has made
-sure that it still holds the lock.
+What to do is decided by `takeover.py`. Every datastore server observes; only the one that holds the lock acts, one
+change at a time, and only after it has made sure that it still holds the lock.
 """
 
 import asyncio
@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from rackwright.mesh.datastore import cluster_config, etcd_members
-from rackwright.mesh.datastore.cluster_config import overridden
+from rackwright.mesh.datastore.cluster_config import apply_overrides
 from rackwright.mesh.datastore.datastore_gossip import Part, hint_of, peer_url
 from rackwright.mesh.datastore.etcd_members import EtcdMember
 from rackwright.mesh.datastore.local_datastore import Datastore
@@ -18,12 +18,12 @@ from rackwright.mesh.datastore.takeover import (
     Add,
     Candidate,
     Condition,
-    Decision,
+    DatastoreView,
+    JudgedMember,
     Promote,
     Remove,
     Takeover,
-    View,
-    Voice,
+    TakeoverStep,
     Wait,
 )
 from rackwright.mesh.errors import Fenced, NoDatastore, Rejected
@@ -37,9 +37,9 @@ from rackwright.mesh.supervision import Spawner
 LOCK_KEY = "/rackwright/datastore/conductor"
 EVERY_SECONDS = 1.0
 SOON_SECONDS = 0.25
-"""While a learner learns, or the datastore has no leader: that does not take long."""
+"""The pause while a learner learns, or the datastore has no leader: that does not take long."""
 CHANGED_SECONDS = 0.02
-"""After a change, before the next step of the same takeover."""
+"""The pause after a change, before the next step of the same takeover."""
 ROLE_PREFIX = "role/"
 DOMAIN_LABEL = "domain"
 
@@ -51,16 +51,18 @@ class ConductorPorts:
     name: str
     datastore: Datastore
     store: RunStore
-    """Where its changes are told as events of the cluster"""
+    """Where its changes are recorded as events of the cluster"""
     members: MemberView
     revocations: RevocationFile
     send_look: Callable[[str], None]
-    """Tells another member that there is news for it in the datastore"""
+    """Tells another member that something in the datastore concerns it"""
     spawner: Spawner
     log: Log
 
 
 class Conductor:
+    """Observes and changes the datastore on behalf of one server."""
+
     def __init__(self, ports: ConductorPorts) -> None:
         self._ports, self._members = ports, ports.members
         self.datastore, self.etcd = ports.datastore, ports.datastore.etcd
@@ -68,10 +70,10 @@ class Conductor:
         self.takeover = Takeover(config.count, config.grace, config.learner_seconds)
         self.lock = Lock(self.etcd, LOCK_KEY, ports.name, config.lease_seconds)
         self.reason = "not looked yet"
-        self._known: dict[str, EtcdMember] = {}
+        self._etcd_members: dict[str, EtcdMember] = {}
 
     async def run(self) -> None:
-        """Until cancelled. While this server is no healthy voter it does nothing at all."""
+        """Run until cancelled. While this server is no healthy voter, nothing is done at all."""
         try:
             while True:
                 pause = EVERY_SECONDS
@@ -87,59 +89,67 @@ class Conductor:
 
     async def owner(self) -> str:
         """Return the name of the server that conducts; empty if none does."""
-        return await self.lock.owner_now()
+        return await self.lock.read_owner()
 
     async def _turn(self) -> float:
+        """Observe, decide and act once; return the pause until the next time."""
         await self._follow_config()
-        view = await self.look()
-        decision = self.takeover.decide(clock(), view)
+        view = await self.observe()
+        step = self.takeover.decide(clock(), view)
         if not await self.lock.hold():
             self.reason = "another server conducts"
             return EVERY_SECONDS
-        await self._act(decision)
-        if isinstance(decision, Wait):
-            # Not a second longer than the grace period asks for.
+        await self._act(step)
+        if isinstance(step, Wait):
+            # No longer than the grace period requires.
             return min(EVERY_SECONDS, self.takeover.grace_left(clock()) + CHANGED_SECONDS)
-        return SOON_SECONDS if isinstance(decision, Promote) else CHANGED_SECONDS
+        return SOON_SECONDS if isinstance(step, Promote) else CHANGED_SECONDS
 
     async def _follow_config(self) -> None:
-        """What the cluster has set counts before what this server's file says."""
-        config = overridden(self.datastore.config, await cluster_config.read(self.etcd, deadline=2.0))
+        """Apply the cluster's settings, which override those in this server's file."""
+        config = apply_overrides(self.datastore.config, await cluster_config.read_settings(self.etcd, deadline=2.0))
         self.takeover.count, self.takeover.grace = config.count, config.grace
         self.takeover.learner_seconds = config.learner_seconds
 
-    # Looking
+    # Observing
 
-    async def look(self) -> View:
+    async def observe(self) -> DatastoreView:
+        """Return the datastore as it is now."""
         members = await etcd_members.members(self.etcd)
         servers = dict(self._servers())
-        heard: set[int] | None = None
-        voices = []
-        glances = await asyncio.gather(*(self._at_a_glance(one, servers.get(one.peer_url)) for one in members))
-        for member, glance in zip(members, glances, strict=True):
-            entry, condition = servers.get(member.peer_url), glance
-            if condition is None:
-                heard = await self._heard(members) if heard is None else heard
-                condition = await self._second_look(member, heard)
-            voices.append(Voice(member.id, self._server(member, entry), condition, member.learner))
-        taken = {member.peer_url for member in members}
-        candidates = tuple(
-            _candidate(entry) for url, entry in servers.items() if url not in taken and self._may_become_one(entry)
+        reached: set[int] | None = None
+        judged_members = []
+        conditions = await asyncio.gather(
+            *(self._obvious_condition(member, servers.get(member.peer_url)) for member in members)
         )
-        domains = {voice.server: self._domain(voice.server) for voice in voices}
-        self._known = {self._server(member, servers.get(member.peer_url)): member for member in members}
-        return View(tuple(voices), candidates, domains)
+        for member, obvious in zip(members, conditions, strict=True):
+            entry, condition = servers.get(member.peer_url), obvious
+            if condition is None:
+                reached = await self._reached_by_leader(members) if reached is None else reached
+                condition = await self._confirmed_condition(member, reached)
+            judged_members.append(JudgedMember(member.id, self._server(member, entry), condition, member.learner))
+        datastore_urls = {member.peer_url for member in members}
+        candidates = tuple(
+            _candidate(entry)
+            for url, entry in servers.items()
+            if url not in datastore_urls and self._is_candidate(entry)
+        )
+        domains = {member.server: self._domain(member.server) for member in judged_members}
+        self._etcd_members = {self._server(member, servers.get(member.peer_url)): member for member in members}
+        return DatastoreView(tuple(judged_members), candidates, domains)
 
     def _servers(self) -> list[tuple[str, Entry]]:
+        """Return the servers that have an etcd or could have one, with its peer URL."""
         entries = list(self._members.members())
         return [(peer_url(entry.record, hint), entry) for entry in entries if (hint := hint_of(entry.record)).peer_port]
 
     @staticmethod
     def _server(member: EtcdMember, entry: Entry | None) -> str:
+        """Return the name of a member's server."""
         return entry.name if entry else member.name or member.peer_url
 
-    async def _at_a_glance(self, member: EtcdMember, entry: Entry | None) -> Condition | None:
-        """The condition, if that is plain; None if etcd has to be asked as well."""
+    async def _obvious_condition(self, member: EtcdMember, entry: Entry | None) -> Condition | None:
+        """Return the condition of a member, if that is plain; None if etcd's leader has to be asked as well."""
         if entry is None:
             removed = member.name in self._ports.revocations.current.names
             return Condition.REMOVED if removed else None
@@ -148,30 +158,33 @@ class Conductor:
             if hint.part not in (Part.VOTER, Part.LEARNER) or not member.client_url:
                 return Condition.DOUBTFUL
             if member.learner:
-                # It cannot answer for the datastore yet, and to wait for that would only delay its promotion.
+                # A learner cannot answer for the datastore yet, and to wait for that would only delay its promotion.
                 return Condition.WELL
-            if entry.state is State.ALIVE and await etcd_members.healthy(self.etcd, member.client_url):
+            if entry.state is State.ALIVE and await etcd_members.is_healthy(self.etcd, member.client_url):
                 return Condition.WELL
             return Condition.DOUBTFUL
         return None
 
-    async def _second_look(self, member: EtcdMember, heard: set[int]) -> Condition:
-        """Dead to the others is not enough: etcd's leader must have lost it, and it must not answer itself."""
-        if member.id in heard:
+    async def _confirmed_condition(self, member: EtcdMember, reached: set[int]) -> Condition:
+        """Return the condition of a member that is dead to SWIM.
+
+        It is lost only if etcd's leader has lost it too, and it does not answer itself.
+        """
+        if member.id in reached:
             return Condition.DOUBTFUL
-        if member.client_url and await etcd_members.healthy(self.etcd, member.client_url):
+        if member.client_url and await etcd_members.is_healthy(self.etcd, member.client_url):
             return Condition.DOUBTFUL
         return Condition.LOST
 
-    async def _heard(self, members: list[EtcdMember]) -> set[int]:
-        """Whom etcd's leader hears. Without a leader that answers, nobody is said to be lost."""
+    async def _reached_by_leader(self, members: list[EtcdMember]) -> set[int]:
+        """Return the members that etcd's leader reaches. Without a leader that answers, no member counts as lost."""
         status = await etcd_members.status(self.etcd, self.datastore.process.client_url)
         leader = next((member for member in members if member.id == status.leader), None)
         if leader is None or not leader.client_url:
             raise NoDatastore("etcd has no leader at this moment")
-        return await etcd_members.heard_by(self.etcd, leader.client_url) | {leader.id}
+        return await etcd_members.connected_peers(self.etcd, leader.client_url) | {leader.id}
 
-    def _may_become_one(self, entry: Entry) -> bool:
+    def _is_candidate(self, entry: Entry) -> bool:
         hint = hint_of(entry.record)
         return entry.state is State.ALIVE and hint.eligible and hint.part is Part.NONE and hint.era == self._era
 
@@ -185,49 +198,52 @@ class Conductor:
 
     # Acting
 
-    async def _act(self, decision: Decision) -> None:
-        own = self.datastore.process.client_url
-        if isinstance(decision, Wait):
-            self.reason = decision.reason
+    async def _act(self, step: TakeoverStep) -> None:
+        endpoint = self.datastore.process.client_url
+        if isinstance(step, Wait):
+            self.reason = step.reason
             return
         await self.lock.check()
-        if isinstance(decision, Remove):
-            await etcd_members.remove(self.etcd, own, decision.voice.member)
-            self._tell("member_removed", decision.voice.server, decision.reason)
-        elif isinstance(decision, Add):
-            entry = self._members.member(decision.server)
+        if isinstance(step, Remove):
+            await etcd_members.remove(self.etcd, endpoint, step.member.id)
+            self._record_change("member_removed", step.member.server, step.reason)
+        elif isinstance(step, Add):
+            entry = self._members.member(step.server)
             if entry is None:
                 return
-            await etcd_members.add_learner(self.etcd, own, peer_url(entry.record, hint_of(entry.record)))
-            self._tell("learner_added", decision.server, decision.reason)
-            self._poke(decision.server)
+            await etcd_members.add_learner(self.etcd, endpoint, peer_url(entry.record, hint_of(entry.record)))
+            self._record_change("learner_added", step.server, step.reason)
+            self._notify(step.server)
         else:
-            await self._promote(decision, own)
+            await self._promote(step, endpoint)
 
-    async def _promote(self, decision: Promote, own: str) -> None:
-        server = decision.voice.server
+    async def _promote(self, step: Promote, endpoint: str) -> None:
+        server = step.member.server
         try:
-            await etcd_members.promote(self.etcd, own, decision.voice.member)
+            await etcd_members.promote(self.etcd, endpoint, step.member.id)
         except (Rejected, NoDatastore) as problem:
-            # Not in step with the leader yet, or not started: told again that it is wanted.
+            # Not in step with the leader yet, or not started: notified again that it is to be a datastore.
             self.reason = f"{server} learns: {problem}"
-            self._poke(server)
+            self._notify(server)
             return
-        self._tell("learner_promoted", server, "it has caught up")
-        self._poke(server)
+        self._record_change("learner_promoted", server, "it has caught up")
+        self._notify(server)
 
-    def _poke(self, server: str) -> None:
-        """Tell a server, which may be this one, that there is news for it in the member list."""
+    def _notify(self, server: str) -> None:
+        """Tell a server, which may be this one, that a change in the member list concerns it."""
         if server == self._ports.name:
-            self.datastore.poked()
+            self.datastore.wake()
         else:
             self._ports.send_look(server)
 
-    def _tell(self, what: str, server: str, reason: str) -> None:
+    def _record_change(self, what: str, server: str, reason: str) -> None:
+        """Log a change, and record it as an event of the cluster."""
         self.reason = f"{what} {server}: {reason}"
         self._ports.log.warning(f"datastore_{what}", member=server, why=reason)
-        told = self._ports.store.publish_cluster_event(self._ports.name, f"datastore_{what}", member=server, why=reason)
-        self._ports.spawner.once("events", told)
+        recording = self._ports.store.publish_cluster_event(
+            self._ports.name, f"datastore_{what}", member=server, why=reason
+        )
+        self._ports.spawner.once("events", recording)
 
 
 def _candidate(entry: Entry) -> Candidate:

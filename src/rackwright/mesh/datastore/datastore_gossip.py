@@ -1,5 +1,6 @@
-"""What a server says of its part in the datastore, as it travels with the gossip. Hints, not truth: whoever acts on it
-looks at etcd itself.
+"""The hint about its part in the datastore that a server sends with its gossip.
+
+A hint is not the truth: code that acts on it checks etcd itself.
 """
 
 import enum
@@ -7,13 +8,13 @@ from dataclasses import dataclass
 
 from rackwright.mesh.address import parse_address
 from rackwright.mesh.membership.member import MemberRecord
-from rackwright.mesh.membership.metadata import Section, unpack
+from rackwright.mesh.membership.metadata import Section, unpack_sections
 
 SIZE = 10
 
 
 class Part(enum.IntEnum):
-    """A wire enum: only append, never renumber."""
+    """The part that a server has in the datastore. A wire enum: only append, never renumber."""
 
     NONE = 0
     STARTING = 1
@@ -24,6 +25,8 @@ class Part(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Hint:
+    """A server's part in the datastore, and the ports of its etcd."""
+
     part: Part = Part.NONE
     eligible: bool = False
     era: int = 0
@@ -39,7 +42,8 @@ class Hint:
 
 
 def hint_of(record: MemberRecord) -> Hint:
-    packed = unpack(record.metadata).get(Section.DATASTORE, b"")
+    """Return the hint in a member's record; an empty one if there is none."""
+    packed = unpack_sections(record.metadata).get(Section.DATASTORE, b"")
     if len(packed) != SIZE or packed[0] not in Part.__members__.values():
         return Hint()
     numbers = (int.from_bytes(packed[start:end], "big") for start, end in ((2, 6), (6, 8), (8, 10)))

@@ -1,4 +1,4 @@
-"""What a server keeps on disk about its part in the datastore, to know it again after a restart."""
+"""The state of a server's part in the datastore that is saved on disk, to be known again after a restart."""
 
 import json
 import secrets
@@ -11,31 +11,31 @@ FILE = "datastore.json"
 
 
 @dataclass(frozen=True)
-class KeptState:
-    """What must be known again after a restart."""
+class SavedState:
+    """The saved state."""
 
     era: int = 0
     token: str = ""
     member: bool = False
-    """etcd's data here is that of a member, as far as this server knows."""
+    """Whether etcd's data here is that of a member, as far as this server knows."""
     member_id: int = 0
     alone: bool = False
-    """This server is to begin the datastore by itself: it founded the cluster or recovered it."""
+    """Whether this server is to begin the datastore by itself: it founded the cluster or recovered it."""
     endpoints: tuple[str, ...] = ()
 
 
-def load(folder: Path) -> KeptState:
+def load(folder: Path) -> SavedState:
     try:
         content = json.loads((folder / FILE).read_text())
     except FileNotFoundError:
-        return KeptState()
-    return KeptState(**{**content, "endpoints": tuple(content.get("endpoints", ()))})
+        return SavedState()
+    return SavedState(**{**content, "endpoints": tuple(content.get("endpoints", ()))})
 
 
-def save(folder: Path, state: KeptState) -> None:
+def save(folder: Path, state: SavedState) -> None:
     write_private_file(folder / FILE, json.dumps(asdict(state)).encode())
 
 
-def founded(folder: Path) -> None:
+def mark_founder(folder: Path) -> None:
     """Mark a new cluster's first server as the one that begins its datastore."""
-    save(folder, KeptState(1, secrets.token_hex(8), member=True, alone=True))
+    save(folder, SavedState(1, secrets.token_hex(8), member=True, alone=True))

@@ -1,7 +1,7 @@
-"""One etcd process on this server: its command line, its life, its files, and snapshots of it.
+"""The etcd process of this server: its command line, start and end, its files, and snapshots.
 
-It dies with the agent that started it, so that no datastore runs that nobody watches. Whether it should run at all, and
-as what, is `local_datastore.py`.
+It dies with the agent that started it, so that no datastore runs unwatched. Whether it should run at all, and as what,
+is decided in `local_datastore.py`.
 """
 
 import asyncio
@@ -33,15 +33,17 @@ class SnapshotFailed(MeshError):
 
 
 class EtcdProcess:
+    """One etcd process and its files."""
+
     def __init__(self, name: str, host: str, folder: Path, identity: Path, config: DatastoreConfig) -> None:
         """`folder` is etcd's own; `identity` holds node.pem and ca.pem, which etcd reads anew at every handshake."""
         self.name, self.folder, self.identity, self.config = name, folder, identity, config
-        shown = f"[{host}]" if ":" in host else host
-        self.client_url = f"https://{shown}:{config.client_port}"
-        self.peer_url = f"https://{shown}:{config.peer_port}"
+        url_host = f"[{host}]" if ":" in host else host
+        self.client_url = f"https://{url_host}:{config.client_port}"
+        self.peer_url = f"https://{url_host}:{config.peer_port}"
         self.data = folder / "data"
         self.snapshots = folder / "snapshots"
-        self.shut_out = folder / "revoked.crl"
+        self.revocation_file = folder / "revoked.crl"
         self.log = folder / "etcd.log"
         self._process: ChildProcess | None = None
 
@@ -57,7 +59,7 @@ class EtcdProcess:
         return shutil.which(self.config.etcd) is not None
 
     async def start(self, cluster: Mapping[str, str], token: str, *, existing: bool) -> None:
-        """Start it as a member of `cluster` (name -> peer URL). With data on disk, that is what counts."""
+        """Start etcd as a member of `cluster` (name -> peer URL). If it has data on disk, that decides instead."""
         make_private_folder(self.folder)
         initial = ",".join(f"{name}={url}" for name, url in cluster.items())
         state = "existing" if existing else "new"
@@ -68,7 +70,7 @@ class EtcdProcess:
 
     def _arguments(self) -> list[str]:
         config = self.config
-        # Key and certificate share a file; etcd takes from it what it looks for.
+        # Key and certificate share a file; etcd takes from it what it needs.
         node, ca = self.identity / "node.pem", self.identity / "ca.pem"
         return [
             config.etcd,
@@ -87,8 +89,8 @@ class EtcdProcess:
             f"--peer-trusted-ca-file={ca}",
             "--peer-client-cert-auth",
             # Read at every handshake.
-            f"--client-crl-file={self.shut_out}",
-            f"--peer-crl-file={self.shut_out}",
+            f"--client-crl-file={self.revocation_file}",
+            f"--peer-crl-file={self.revocation_file}",
             "--experimental-peer-skip-client-san-verification",
             f"--experimental-watch-progress-notify-interval={PROGRESS}",
             "--pre-vote",
@@ -109,24 +111,24 @@ class EtcdProcess:
             await self._process.end(STOP_SECONDS)
 
     async def ended(self) -> int | None:
-        """Wait until it ends; its exit status."""
+        """Wait until etcd ends; return its exit status."""
         return await self._process.wait() if self._process else None
 
-    def last_words(self) -> str:
-        """The end of its log, for a person."""
+    def last_log_line(self) -> str:
+        """Return the end of etcd's log, for a person."""
         return last_line(self.log)[-300:]
 
-    def write_shut_out(self, revoked: Mapping[str, Revoked], key: Ed25519PrivateKey) -> bool:
-        """Tell etcd which certificates are revoked; True if that was news.
+    def write_revocations(self, revoked: Mapping[str, Revoked], key: Ed25519PrivateKey) -> bool:
+        """Tell etcd which certificates are revoked; return whether the list changed.
 
-        It looks at the serials only; the signature that counts was checked when the cluster's own list was taken.
+        etcd reads the serials only; the signature that counts was checked when the cluster's own list was taken.
         """
         serials = sorted({serial for entry in revoked.values() for serial in entry.serials})
-        known = self.folder / "revoked.json"
-        if self.shut_out.exists() and known.exists() and json.loads(known.read_text()) == serials:
+        written = self.folder / "revoked.json"
+        if self.revocation_file.exists() and written.exists() and json.loads(written.read_text()) == serials:
             return False
-        write_private_file(self.shut_out, revocation_list(serials, key))
-        write_private_file(known, json.dumps(serials).encode())
+        write_private_file(self.revocation_file, revocation_list(serials, key))
+        write_private_file(written, json.dumps(serials).encode())
         return True
 
     # Data
@@ -134,8 +136,11 @@ class EtcdProcess:
     def has_data(self) -> bool:
         return (self.data / "member").is_dir()
 
-    def put_aside(self) -> Path | None:
-        """Move the data out of the way. Not deleted: only one older copy is, for it may be the last there is."""
+    def move_data_aside(self) -> Path | None:
+        """Move the data out of the way; return where it is now.
+
+        It may be the last copy there is, so it is not deleted: only an older copy is.
+        """
         if not self.data.exists():
             return None
         aside = self.folder / "data.before"
@@ -144,12 +149,12 @@ class EtcdProcess:
         return aside
 
     async def take_snapshot(self) -> Path:
-        """A snapshot of this member's data, checked by etcd's own tool, and older ones forgotten."""
+        """Take a snapshot of this member's data, checked by etcd's own tool, and delete old ones; return its path."""
         make_private_folder(self.snapshots)
         path = self.snapshots / time.strftime("%Y%m%dT%H%M%SZ.db", time.gmtime())
-        secure = [f"--cacert={self.identity / 'ca.pem'}", f"--cert={self.identity / 'node.pem'}"]
-        secure += [f"--key={self.identity / 'node.pem'}", f"--endpoints={self.client_url}"]
-        await self._etcdctl(*secure, "snapshot", "save", str(path))
+        connection = [f"--cacert={self.identity / 'ca.pem'}", f"--cert={self.identity / 'node.pem'}"]
+        connection += [f"--key={self.identity / 'node.pem'}", f"--endpoints={self.client_url}"]
+        await self._run_etcdctl(*connection, "snapshot", "save", str(path))
         for old in self.snapshot_files()[: -self.config.snapshots_kept]:
             old.unlink(missing_ok=True)
         return path
@@ -158,12 +163,12 @@ class EtcdProcess:
         return sorted(self.snapshots.glob("*.db")) if self.snapshots.is_dir() else []
 
     async def restore(self, snapshot: Path, token: str) -> None:
-        """Make new data of a snapshot, as a cluster of this server alone."""
+        """Make new data from a snapshot, as a cluster of this server alone."""
         arguments = [f"--name={self.name}", f"--initial-cluster={self.name}={self.peer_url}"]
         arguments += [f"--initial-advertise-peer-urls={self.peer_url}", f"--initial-cluster-token={token}"]
-        await self._etcdctl("snapshot", "restore", str(snapshot), *arguments, f"--data-dir={self.data}")
+        await self._run_etcdctl("snapshot", "restore", str(snapshot), *arguments, f"--data-dir={self.data}")
 
-    async def _etcdctl(self, *arguments: str) -> None:
+    async def _run_etcdctl(self, *arguments: str) -> None:
         tool = shutil.which(self.config.etcdctl)
         if tool is None:
             raise BadSettings(f"{self.config.etcdctl} is not installed; install etcd-client")
@@ -171,7 +176,7 @@ class EtcdProcess:
         process = await asyncio.create_subprocess_exec(
             tool, *arguments, env=environment, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
         )
-        said, _ = await process.communicate()
+        output, _ = await process.communicate()
         if process.returncode:
-            told = said.decode(errors="replace").strip().splitlines()
-            raise SnapshotFailed(f"etcdctl {' '.join(arguments[-3:-1])} failed: {told[-1] if told else 'no reason'}")
+            lines = output.decode(errors="replace").strip().splitlines()
+            raise SnapshotFailed(f"etcdctl {' '.join(arguments[-3:-1])} failed: {lines[-1] if lines else 'no reason'}")

@@ -1,50 +1,53 @@
-"""A lock in the datastore, held by a lease: at most one holder, and a holder that slept too long knows that it is none.
+"""A lock in the datastore, held by a lease: it has at most one holder, and one that slept too long knows that it lost
+it.
 
-The lock's creation revision is the fencing token: what is written under the lock carries the condition that the lock is
-still the same one.
+The lock's creation revision is the fencing token: writes under the lock carry the condition that the lock is still the
+same one.
 """
 
 import time
 from typing import Any
 
-from rackwright.mesh.datastore.etcd_client import Etcd, Item, get_op, made_at, put_op, unchanged
+from rackwright.mesh.datastore.etcd_client import Etcd, Item, created_at, get_op, put_op, unchanged
 from rackwright.mesh.errors import Fenced, MeshError
 
 LONGEST_SECONDS = 600
 """No lock is held by a lease that is longer than this, and than ten times our own: settings may differ."""
 MARGIN = 0.8
-"""The part of a lease's time for which its holder believes in it: etcd's clock and ours may run apart a little."""
+"""The part of a lease's time for which its holder relies on it: etcd's clock and ours may run apart a little."""
 
 
 def clock() -> float:
-    """Seconds that go on while the machine is suspended, and that nobody sets."""
+    """Return the time of a clock that goes on while the machine is suspended, and that cannot be set."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 class Lock:
+    """A lock by its key, as one server takes and holds it."""
+
     def __init__(self, etcd: Etcd, key: str, owner: str, seconds: int) -> None:
         self.etcd, self.key, self.owner, self.seconds = etcd, key, owner, seconds
         self._lease = 0
         self._created = 0
         self._until = 0.0
         self._known_lease = 0
-        """Of another holder, and found to end by itself."""
+        """The lease of another holder that was found to end by itself."""
 
     @property
     def held(self) -> bool:
         return self._created > 0 and clock() < self._until
 
     async def hold(self) -> bool:
-        """Take the lock if it is free, or keep it. False, or no datastore, means that it is not held."""
-        if self._lease and not await self._keep():
+        """Take the lock if it is free, or prolong it. Return whether it is held; NoDatastore means that it is not."""
+        if self._lease and not await self._prolong():
             self._lease = self._created = 0
         if not self._created:
             await self._take()
         return self.held
 
-    async def _keep(self) -> bool:
+    async def _prolong(self) -> bool:
         began = clock()
-        if not await self.etcd.keep(self._lease, deadline=self.seconds / 2):
+        if not await self.etcd.keep_alive(self._lease, deadline=self.seconds / 2):
             return False
         self._until = began + self.seconds * MARGIN
         return True
@@ -53,51 +56,53 @@ class Lock:
         current = await self.etcd.get(self.key, deadline=self.seconds / 2)
         if current is not None:
             if not await self._ends_by_itself(current):
-                # No holder writes such a lock; left by a rogue member it would stand for ever, also after its removal.
+                # No holder writes such a lock; one left by a rogue member would last for ever, also after its removal.
                 await self.etcd.delete(self.key, current)
             return
         began = clock()
         self._lease = self._lease or await self.etcd.grant(self.seconds, deadline=self.seconds / 2)
         value = f"{self.owner} {self._lease}".encode()
-        done = await self.etcd.transact(
+        result = await self.etcd.transact(
             [unchanged(self.key, 0)], [put_op(self.key, value, self._lease)], [get_op(self.key)], self.seconds / 2
         )
-        if done.succeeded:
-            self._created = done.revision
-        elif any(item.value == value for item in done.items()):
-            self._created = done.items()[0].created
+        if result.succeeded:
+            self._created = result.revision
+        elif any(item.value == value for item in result.items()):
+            self._created = result.items()[0].created
         else:
             return
         self._until = began + self.seconds * MARGIN
 
     async def _ends_by_itself(self, lock: Item) -> bool:
-        """Whether the lock has a lease that ends soon after its holder does. Asked once for each lease."""
+        """Whether a lock has a lease that ends soon after its holder does. etcd is asked once for each lease."""
         if lock.lease and lock.lease != self._known_lease:
-            granted = await self.etcd.granted(lock.lease, deadline=self.seconds / 2)
+            granted = await self.etcd.granted_seconds(lock.lease, deadline=self.seconds / 2)
             self._known_lease = lock.lease if granted <= max(LONGEST_SECONDS, 10 * self.seconds) else 0
         return lock.lease != 0 and lock.lease == self._known_lease
 
     def condition(self) -> dict[str, Any]:
-        """Holds only while the lock is the one that was taken here."""
-        return made_at(self.key, self._created)
+        """Return the condition of a transaction that the lock is still the one that was taken here."""
+        return created_at(self.key, self._created)
 
     async def check(self) -> None:
-        """Refuse to go on unless the lock is held, as the datastore says now and our clock says afterwards."""
+        """Raise Fenced unless the lock is held: as the datastore says now, and as our clock says afterwards."""
         if self._created:
-            done = await self.etcd.transact([self.condition()], [], [], deadline=1.0)
-            if done.succeeded and self.held:
+            result = await self.etcd.transact([self.condition()], [], [], deadline=1.0)
+            if result.succeeded and self.held:
                 return
         raise Fenced
 
     async def release(self) -> None:
+        """Give the lock back, if it is held."""
         lease, self._lease, self._created = self._lease, 0, 0
         if lease:
             try:
                 await self.etcd.revoke(lease)
             except MeshError:
-                # It ends by itself when its time is up.
+                # The lease ends by itself when its time is up.
                 return
 
-    async def owner_now(self) -> str:
+    async def read_owner(self) -> str:
+        """Return the server that holds the lock now; empty if none does."""
         item = await self.etcd.get(self.key, deadline=1.0)
         return item.value.decode(errors="replace").partition(" ")[0] if item else ""

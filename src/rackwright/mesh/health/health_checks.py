@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 
-from rackwright.mesh.membership.wire import BadMessage, Reader, text
+from rackwright.mesh.membership.wire import BadMessage, Reader, encode_text
 
 MAX_CHECKS = 64
 MAX_CHECK_NAME = 32
@@ -298,7 +298,7 @@ def pack_reports(reports: Iterable[CheckReport], room: int = HEALTH_BYTES) -> by
             left_out += 1
             continue
         room -= _size(report)
-        packed.append(bytes([report.status]) + text(report.name) + text(report.reason))
+        packed.append(bytes([report.status]) + encode_text(report.name) + encode_text(report.reason))
     return bytes([min(left_out, 255)]) + b"".join(packed)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from rackwright.mesh.health.health_checks import CheckReport, Status, unpack_reports
 from rackwright.mesh.membership.member import MemberRecord
-from rackwright.mesh.membership.metadata import Section, unpack
+from rackwright.mesh.membership.metadata import Section, unpack_sections
 from rackwright.mesh.membership.wire import BadMessage
 
 MAX_RECORDS = 20_000
@@ -40,9 +40,9 @@ def read_software(record: MemberRecord) -> Software:
     """
     if not record.metadata:
         return Software()
-    packed = unpack(record.metadata).get(Section.HEALTH)
+    packed = unpack_sections(record.metadata).get(Section.HEALTH)
     if packed is None:
-        return Software(readable=False) if not unpack(record.metadata) else Software()
+        return Software(readable=False) if not unpack_sections(record.metadata) else Software()
     try:
         reports, left_out = unpack_reports(packed)
     except BadMessage:

@@ -1,7 +1,7 @@
-"""What the cluster remembers about admission: invites, tokens, certificates given out, revocations.
+"""The cluster's records about admission: invites, tokens, certificates given out, and revocations.
 
 `Records` is the interface; `FileRecords` keeps them in one file, signed with the CA's key, on the server that holds the
-CA. A replicated datastore can stand behind the same interface. No secret is kept here, and no rule: those are
+CA. A replicated datastore can stand behind the same interface. No secret is kept here, and no rule: those are in
 `authority.py` and `mesh/joining/admission.py`.
 """
 
@@ -25,7 +25,7 @@ CONTEXT = b"rackwright records 1\n"
 
 @dataclass(frozen=True)
 class Invite:
-    """The only address that is dialled for this name, and the host key it must show there."""
+    """An invite: the only address that is dialled for a name, and the host key that must be shown there."""
 
     name: str
     address: str
@@ -45,11 +45,11 @@ class Token:
     expires: int
     used_by: str | None = None
     address: str = ""
-    """The IP address it was made for; empty for the one that its user comes from."""
+    """The IP address that the token was made for; empty for the one that its user comes from."""
 
 
 @dataclass(frozen=True)
-class Issued:
+class IssuedCertificate:
     """A certificate that was given out."""
 
     name: str
@@ -57,12 +57,12 @@ class Issued:
     key: str
     expires: int
     address: str = ""
-    """The IP address it carries; empty for none."""
+    """The IP address in the certificate; empty for none."""
     serial: str = ""
 
 
 class Records(Protocol):
-    """Every method is one atomic step, and what it returned is durable."""
+    """The records. Every method is one atomic step, and is durable when it returns."""
 
     async def add_invite(self, invite: Invite) -> None: ...
     async def invites(self) -> list[Invite]: ...
@@ -70,11 +70,11 @@ class Records(Protocol):
     async def add_token(self, token: Token) -> None: ...
     async def token(self, id: str) -> Token | None: ...
     async def claim_token(self, id: str, key: str, now: int) -> Token | None:
-        """The token, now used by this key; None if there is none, it is too old or another key has used it."""
+        """Return the token, now used by this key; None if there is none, it is too old or another key has used it."""
 
     async def next_number(self) -> int: ...
-    async def add_certificate(self, issued: Issued, now: int) -> None: ...
-    async def certificates(self) -> list[Issued]: ...
+    async def add_certificate(self, issued: IssuedCertificate, now: int) -> None: ...
+    async def certificates(self) -> list[IssuedCertificate]: ...
     async def revocations(self) -> Revocations: ...
     async def revoke(self, name: str, now: int) -> Revocations:
         """Revoke every certificate the name was ever given, and its invites and tokens."""
@@ -82,10 +82,12 @@ class Records(Protocol):
 
 @dataclass
 class _Content:
+    """The content of the file."""
+
     number: int = 0
     invites: dict[str, Invite] = field(default_factory=dict)
     tokens: dict[str, Token] = field(default_factory=dict)
-    certificates: list[Issued] = field(default_factory=list)
+    certificates: list[IssuedCertificate] = field(default_factory=list)
     revocations: Revocations = EMPTY
 
     def copy(self) -> "_Content":
@@ -96,7 +98,7 @@ Result = TypeVar("Result")
 
 
 class FileRecords:
-    """Records in one signed file. Single writer: the agent that holds the CA."""
+    """Records in one signed file. It has one writer: the agent that holds the CA."""
 
     def __init__(self, path: Path, key: Ed25519PrivateKey) -> None:
         self.path, self.key = path, key
@@ -120,7 +122,7 @@ class FileRecords:
 
     async def claim_token(self, id: str, key: str, now: int) -> Token | None:
         def claim(content: _Content) -> Token | None:
-            content.tokens = {held.id: held for held in content.tokens.values() if held.expires > now}
+            content.tokens = {token.id: token for token in content.tokens.values() if token.expires > now}
             token = content.tokens.get(id)
             if token is None or token.used_by not in (None, key):
                 return None
@@ -136,13 +138,14 @@ class FileRecords:
 
         return await self._change(count)
 
-    async def add_certificate(self, issued: Issued, now: int) -> None:
+    async def add_certificate(self, issued: IssuedCertificate, now: int) -> None:
         def add(content: _Content) -> None:
-            content.certificates = [held for held in content.certificates if held.expires > now] + [issued]
+            unexpired = [certificate for certificate in content.certificates if certificate.expires > now]
+            content.certificates = [*unexpired, issued]
 
         await self._change(add)
 
-    async def certificates(self) -> list[Issued]:
+    async def certificates(self) -> list[IssuedCertificate]:
         return list(self._content.certificates)
 
     async def revocations(self) -> Revocations:
@@ -150,24 +153,25 @@ class FileRecords:
 
     async def revoke(self, name: str, now: int) -> Revocations:
         def revoke(content: _Content) -> Revocations:
-            until = max((held.expires for held in content.certificates if held.name == name), default=now) + 86_400
+            certificates = [issued for issued in content.certificates if issued.name == name]
+            until = max((issued.expires for issued in certificates), default=now) + 86_400
             # Up to the newest number of all, so that one being signed this moment is caught as well.
-            serials = tuple(held.serial for held in content.certificates if held.name == name and held.serial)
+            serials = tuple(issued.serial for issued in certificates if issued.serial)
             content.revocations = content.revocations.with_name(name, Revoked(content.number, until, serials), now)
-            content.certificates = [held for held in content.certificates if held.name != name]
+            content.certificates = [issued for issued in content.certificates if issued.name != name]
             content.invites.pop(name, None)
-            content.tokens = {held.id: held for held in content.tokens.values() if held.name != name}
+            content.tokens = {token.id: token for token in content.tokens.values() if token.name != name}
             return content.revocations
 
         return await self._change(revoke)
 
     async def _change(self, change: Callable[[_Content], Result]) -> Result:
-        """Change a copy, write it, and only then let anyone see it."""
+        """Change a copy of the content, write it, and only then make it visible."""
         async with self._lock:
-            fresh = self._content.copy()
-            result = change(fresh)
-            await asyncio.to_thread(self._save, fresh)
-            self._content = fresh
+            changed = self._content.copy()
+            result = change(changed)
+            await asyncio.to_thread(self._save, changed)
+            self._content = changed
             return result
 
     def _save(self, content: _Content) -> None:
@@ -192,15 +196,15 @@ class FileRecords:
             raise BadRecords(
                 f"{self.path} does not carry the CA's signature: other hands changed it; put back a copy that does"
             ) from problem
-        return _read(json.loads(payload))
+        return _read_content(json.loads(payload))
 
 
-def _read(content: dict[str, Any]) -> _Content:
+def _read_content(content: dict[str, Any]) -> _Content:
     names = content["revocations"]["names"]
     return _Content(
         content["number"],
         {entry["name"]: Invite(**entry) for entry in content["invites"]},
         {entry["id"]: Token(**entry) for entry in content["tokens"]},
-        [Issued(**entry) for entry in content["certificates"]],
+        [IssuedCertificate(**entry) for entry in content["certificates"]],
         Revocations(content["revocations"]["version"], {name: read_entry(entry) for name, entry in names.items()}),
     )

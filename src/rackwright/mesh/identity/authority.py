@@ -1,6 +1,6 @@
-"""The cluster's CA: its key, encrypted at rest, and what it signs.
+"""The cluster's CA: its key, encrypted at rest, and the certificates, revocations and tokens made with it.
 
-It signs what it is told to; whether a server deserves a certificate is decided in `mesh/joining/admission.py`.
+It signs all that callers ask for; whether a server deserves a certificate is decided in `mesh/joining/admission.py`.
 """
 
 import hashlib
@@ -19,8 +19,8 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from rackwright.mesh.errors import BadIdentity
-from rackwright.mesh.identity.admission_records import FileRecords, Issued, Records
-from rackwright.mesh.identity.revocation import sign
+from rackwright.mesh.identity.admission_records import FileRecords, IssuedCertificate, Records
+from rackwright.mesh.identity.revocation import sign_revocations
 from rackwright.mesh.identity.server_identity import (
     NUMBER_SHIFT,
     certificate_pem,
@@ -40,14 +40,17 @@ CREDENTIAL = "rackwright-ca-passphrase"
 
 
 class Authority:
+    """The cluster's CA, ready to sign."""
+
     def __init__(self, key: Ed25519PrivateKey, ca: x509.Certificate, records: Records, life: timedelta = LIFE) -> None:
         self.key, self.ca, self.records, self.life = key, ca, records, life
         self._token_key = HKDF(hashes.SHA256(), 32, None, b"rackwright join tokens 1").derive(key.private_bytes_raw())
 
     async def issue(self, name: str, key: Ed25519PublicKey, address: str = "") -> x509.Certificate:
-        """A certificate for the name, good for both sides of a connection. On record before anyone holds it.
+        """Return a new certificate for a name, good for both sides of a connection. It is recorded before it is
+        returned.
 
-        With its IP address the server can be a datastore: etcd knows its peers by address, not by name.
+        With its IP address in it the server can be a datastore: etcd knows its peers by address, not by name.
         """
         number = await self.records.next_number()
         now = datetime.now(UTC)
@@ -60,9 +63,9 @@ class Authority:
             .serial_number(number << NUMBER_SHIFT | secrets.randbits(NUMBER_SHIFT))
             .not_valid_before(now - min(BACKDATE, self.life / 10))
             .not_valid_after(expires)
-            .add_extension(_names(name, address), critical=False)
+            .add_extension(_alternative_names(name, address), critical=False)
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-            .add_extension(_usage(ca=False), critical=True)
+            .add_extension(_key_usage(ca=False), critical=True)
             .add_extension(
                 x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]),
                 critical=False,
@@ -70,7 +73,7 @@ class Authority:
             .sign(self.key, None)
         )
         await self.records.add_certificate(
-            Issued(
+            IssuedCertificate(
                 name,
                 number,
                 key_digest(key),
@@ -83,25 +86,27 @@ class Authority:
         return certificate
 
     async def address_of(self, name: str) -> str:
-        """The address in the newest certificate of the name: a renewal carries it on, and takes no new one."""
-        held = [issued for issued in await self.records.certificates() if issued.name == name]
-        return max(held, key=lambda issued: issued.number).address if held else ""
+        """Return the address in the newest certificate of a name: a renewal keeps it, and takes no new one."""
+        certificates = [issued for issued in await self.records.certificates() if issued.name == name]
+        return max(certificates, key=lambda issued: issued.number).address if certificates else ""
 
     async def revoke(self, name: str) -> bytes:
-        """The signed list in which every certificate of the name is revoked."""
-        return sign(await self.records.revoke(name, int(time.time())), self.key)
+        """Revoke every certificate of a name, and return the new signed list."""
+        return sign_revocations(await self.records.revoke(name, int(time.time())), self.key)
 
     async def revocations(self) -> bytes:
-        return sign(await self.records.revocations(), self.key)
+        """Return the signed list of revocations."""
+        return sign_revocations(await self.records.revocations(), self.key)
 
     def token_secret(self, id: str) -> bytes:
-        """A token's secret follows from its id and the CA's key, so no record has to hold it."""
+        """Return the secret of a token. It follows from its id and the CA's key, so no record has to hold it."""
         return hmac.digest(self._token_key, id.encode(), "sha256")
 
 
 def token_proof(secret: bytes, key: Ed25519PublicKey, ca_fingerprint: str, address: str = "") -> str:
-    """What a joiner sends in place of the secret: good for its own key and address only, so who relays it can neither
-    use nor alter it.
+    """Return the proof that a joiner sends in place of the secret.
+
+    It is good for the joiner's own key and address only, so a member that relays it can neither use nor alter it.
     """
     return hmac.new(secret, f"{key_digest(key)} {ca_fingerprint} {address}".encode(), hashlib.sha256).hexdigest()
 
@@ -115,20 +120,20 @@ def is_ip(host: str) -> bool:
 
 
 def plain_ip(host: str) -> str:
-    """An IP address in one spelling: without the zone, and IPv4 as such where it came in over IPv6."""
+    """Return an IP address in one spelling: without the zone, and IPv4 as such where it came in over IPv6."""
     address = ipaddress.ip_address(host.partition("%")[0])
     mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
     return str(mapped or address)
 
 
-def _names(name: str, address: str) -> x509.SubjectAlternativeName:
+def _alternative_names(name: str, address: str) -> x509.SubjectAlternativeName:
     names: list[x509.GeneralName] = [x509.DNSName(name)]
     if is_ip(address):
         names.append(x509.IPAddress(ipaddress.ip_address(address)))
     return x509.SubjectAlternativeName(names)
 
 
-def _usage(*, ca: bool) -> x509.KeyUsage:
+def _key_usage(*, ca: bool) -> x509.KeyUsage:
     return x509.KeyUsage(
         digital_signature=not ca,
         content_commitment=False,
@@ -143,7 +148,7 @@ def _usage(*, ca: bool) -> x509.KeyUsage:
 
 
 class AuthorityFiles:
-    """The CA on disk: `ca.key` is encrypted with a passphrase that may live elsewhere."""
+    """The files of the CA: `ca.key` is encrypted with a passphrase that may be stored elsewhere."""
 
     def __init__(self, folder: Path, passphrase_file: Path | None = None) -> None:
         self.folder = folder
@@ -158,6 +163,7 @@ class AuthorityFiles:
         return self.key.exists()
 
     def create(self, cluster: str, life: timedelta = LIFE) -> Authority:
+        """Make a new CA for a cluster of this name."""
         if not self.passphrase_file.exists():
             write_private_file(self.passphrase_file, secrets.token_urlsafe(32).encode() + b"\n")
         key = new_key()
@@ -169,6 +175,7 @@ class AuthorityFiles:
         return Authority(key, ca, FileRecords(self.records, key), life)
 
     def open(self, life: timedelta = LIFE) -> Authority:
+        """Read the CA, or raise BadIdentity."""
         try:
             key = serialization.load_pem_private_key(self.key.read_bytes(), self._passphrase())
         except (ValueError, TypeError) as problem:
@@ -200,7 +207,7 @@ def _self_signed(key: Ed25519PrivateKey, cluster: str) -> x509.Certificate:
         .not_valid_before(now - BACKDATE)
         .not_valid_after(now + CA_LIFE)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(_usage(ca=True), critical=True)
+        .add_extension(_key_usage(ca=True), critical=True)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
         .sign(key, None)
     )

@@ -1,7 +1,7 @@
-"""Secrets on their way through the datastore: sealed to the servers that a run is for, and readable by nobody else.
+"""Sealing of secrets that go through the datastore: only the servers that a run is for can read them.
 
 Every server has an X25519 key for this, kept in its folder, and publishes the public half with its certificate and a
-signature of its identity: who seals believes the cluster's CA, not the datastore. A sealed value is bound to the whole
+signature of its identity: the sender believes the cluster's CA, not the datastore. A sealed value is bound to the whole
 request it is part of; in any other it does not open.
 """
 
@@ -39,8 +39,8 @@ class BadSeal(MeshError):
     code = "bad_seal"
 
 
-def own_key(folder: Path) -> X25519PrivateKey:
-    """This server's key, made once."""
+def load_seal_key(folder: Path) -> X25519PrivateKey:
+    """Return this server's key, which is made at the first call."""
     path = folder / FILE
     if not path.exists():
         write_private_file(path, X25519PrivateKey.generate().private_bytes_raw())
@@ -50,18 +50,22 @@ def own_key(folder: Path) -> X25519PrivateKey:
         raise BadIdentity(f"{path} holds no key; delete it, and a new one is made") from problem
 
 
-# What a server publishes
+# The record that a server publishes
 
 
-def record(identity: Identity, key: X25519PublicKey) -> bytes:
+def make_seal_record(identity: Identity, key: X25519PublicKey) -> bytes:
+    """Return the record that publishes a server's key, with its certificate and signature."""
     public = b64encode(key.public_bytes_raw()).decode()
     signature = identity.key.sign(_RECORD + f"{identity.name}\n{public}".encode())
     certificate = certificate_pem(identity.certificate).decode()
     return json.dumps({"key": public, "certificate": certificate, "signature": b64encode(signature).decode()}).encode()
 
 
-def key_of(name: str, published: bytes, ca: x509.Certificate, now: datetime | None = None) -> X25519PublicKey:
-    """The key of the server of this name, if a certificate of this CA that is valid now says so."""
+def verify_seal_record(
+    name: str, published: bytes, ca: x509.Certificate, now: datetime | None = None
+) -> X25519PublicKey:
+    """Return the key in a server's record, if a certificate of this CA that is valid now proves it; else raise
+    BadSeal."""
     try:
         content = json.loads(published)
         certificate = read_certificate(str(content["certificate"]).encode())
@@ -79,7 +83,7 @@ def key_of(name: str, published: bytes, ca: x509.Certificate, now: datetime | No
 
 
 def certificate_number(published: str) -> int:
-    """The number of the certificate that came with a key, by which it may have been revoked; 0 if there is none."""
+    """Return the issue number of the certificate in a record, by which it may have been revoked; 0 if there is none."""
     try:
         return number_of(read_certificate(str(json.loads(published)["certificate"]).encode()).serial_number)
     except (ValueError, KeyError, TypeError, RecursionError, BadIdentity):
@@ -90,7 +94,7 @@ def certificate_number(published: str) -> int:
 
 
 def seal(values: Mapping[str, Any], servers: Mapping[str, X25519PublicKey], bound_to: bytes) -> dict[str, Any]:
-    """The values, readable by each of these servers alone, and only together with what they are bound to."""
+    """Return the values sealed: only these servers can read them, and only together with `bound_to`."""
     ephemeral = X25519PrivateKey.generate()
     public = ephemeral.public_key().public_bytes_raw()
     text = json.dumps(dict(values), sort_keys=True).encode()
@@ -102,7 +106,7 @@ def seal(values: Mapping[str, Any], servers: Mapping[str, X25519PublicKey], boun
 
 
 def unseal(sealed: Mapping[str, Any], name: str, key: X25519PrivateKey, bound_to: bytes) -> dict[str, Any]:
-    """The values that were sealed to this server."""
+    """Return the values that were sealed to this server, or raise BadSeal."""
     if name not in sealed.get("boxes", {}):
         raise BadSeal(f"the secrets of this run were not sealed for {name}: it was not there when the run was signed")
     try:

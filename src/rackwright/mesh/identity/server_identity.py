@@ -1,6 +1,6 @@
-"""Who a server is: its name, its key and the certificate the cluster's CA gave it.
+"""The identity of a server: its name, its key and the certificate that the cluster's CA gave it.
 
-Making, storing and reading them lives here, and the pinning of the CA by fingerprint. Who may get a certificate is
+Makes, stores and reads them, and pins the CA by its fingerprint. Who may get a certificate is decided in
 `mesh/joining/admission.py`; how connections use it is `mesh/transport/tls.py`.
 """
 
@@ -27,7 +27,10 @@ NUMBER_SHIFT = 64
 
 
 def checked_name(name: str) -> str:
-    """The name, if it may be one. It becomes a certificate's name, a file's and a column's, so it is kept plain."""
+    """Return the name of a server if it is a valid one, else raise BadIdentity.
+
+    It becomes the name of a certificate, of a file and of a column, so it must be plain.
+    """
     if not NAME.fullmatch(name):
         raise BadIdentity(
             f"{name!r} cannot be a server's name; use 1 to 63 of a-z, 0-9 and '-', beginning and ending with no '-'"
@@ -58,20 +61,24 @@ def key_digest(key: Ed25519PublicKey) -> str:
 
 
 def fingerprint(certificate: x509.Certificate) -> str:
-    """How a person names a CA: `SHA256:` and base64 without padding, the way SSH prints a host key."""
+    """Return the fingerprint by which people name a CA: `SHA256:` and base64 without padding, as SSH prints host
+    keys."""
     digest = hashlib.sha256(certificate.public_bytes(serialization.Encoding.DER)).digest()
     return "SHA256:" + base64.b64encode(digest).decode().rstrip("=")
 
 
-def request_for(name: str, key: Ed25519PrivateKey) -> bytes:
-    """A signing request: the proof that whoever asks holds the key."""
+def make_signing_request(name: str, key: Ed25519PrivateKey) -> bytes:
+    """Return a signing request: it proves that the sender holds the key."""
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, checked_name(name))])
     builder = x509.CertificateSigningRequestBuilder().subject_name(subject)
     return builder.sign(key, None).public_bytes(serialization.Encoding.PEM)
 
 
-def read_request(pem: bytes) -> tuple[str, Ed25519PublicKey]:
-    """Name and key of a signing request, refused unless it is signed by that key. Nothing else in it is used."""
+def read_signing_request(pem: bytes) -> tuple[str, Ed25519PublicKey]:
+    """Return the name and key of a signing request, or raise BadIdentity unless it is signed by that key.
+
+    Nothing else in it is used.
+    """
     try:
         request = x509.load_pem_x509_csr(pem[:MAX_PEM])
         key, valid = request.public_key(), request.is_signature_valid
@@ -84,6 +91,7 @@ def read_request(pem: bytes) -> tuple[str, Ed25519PublicKey]:
 
 
 def read_certificate(pem: bytes, what: str = "certificate") -> x509.Certificate:
+    """Return the certificate in a PEM text. `what` names it in the error."""
     try:
         return x509.load_pem_x509_certificate(pem[:MAX_PEM])
     except ValueError as problem:
@@ -91,7 +99,7 @@ def read_certificate(pem: bytes, what: str = "certificate") -> x509.Certificate:
 
 
 def name_of(certificate: x509.Certificate) -> str:
-    """The one DNS name a member's certificate carries."""
+    """Return the only DNS name in a member's certificate."""
     try:
         names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
         (name,) = names.get_values_for_type(x509.DNSName)
@@ -101,16 +109,17 @@ def name_of(certificate: x509.Certificate) -> str:
 
 
 def number_of(serial: int) -> int:
+    """Return the CA's issue number in a serial."""
     return serial >> NUMBER_SHIFT
 
 
-def pinned(pem: bytes, wanted: str) -> x509.Certificate:
-    """The CA, if it is the one whose fingerprint a person carried here by hand."""
+def read_pinned_ca(pem: bytes, expected: str) -> x509.Certificate:
+    """Return the CA if it has the fingerprint that a person entered here, else raise WrongFingerprint."""
     ca = read_certificate(pem, "cluster's CA")
-    if fingerprint(ca) != wanted.strip():
+    if fingerprint(ca) != expected.strip():
         raise WrongFingerprint(
-            f"the CA offered there has the fingerprint {fingerprint(ca)}, not {wanted.strip()}: this is another cluster"
-            " or somebody in between; check the join line on a member with: rackwright mesh status"
+            f"the CA offered there has the fingerprint {fingerprint(ca)}, not {expected.strip()}: this is another"
+            " cluster or somebody in between; check the join line on a member with: rackwright mesh status"
         )
     return ca
 
@@ -121,14 +130,14 @@ def check_issued(certificate: x509.Certificate, ca: x509.Certificate, key: Ed255
         certificate.verify_directly_issued_by(ca)
     except (ValueError, TypeError, InvalidSignature) as problem:
         raise BadIdentity("the certificate is not signed by the cluster's CA") from problem
-    held = certificate.public_key()
-    if not isinstance(held, Ed25519PublicKey) or public_pem(held) != public_pem(key):
+    certified_key = certificate.public_key()
+    if not isinstance(certified_key, Ed25519PublicKey) or public_pem(certified_key) != public_pem(key):
         raise BadIdentity("the certificate is for another key")
 
 
 @dataclass(frozen=True)
 class Identity:
-    """A member's name with what proves it."""
+    """The key and certificate of a member, which prove its name, and the CA."""
 
     key: Ed25519PrivateKey
     certificate: x509.Certificate
@@ -144,16 +153,19 @@ class Identity:
 
     @property
     def renew_at(self) -> datetime:
-        """Two thirds through its life: the last third is for finding a CA that answers."""
+        """The time to renew: after two thirds of its life. The last third is for finding a CA that answers."""
         begin = self.certificate.not_valid_before_utc
         return begin + (self.expires - begin) * 2 / 3
 
-    def due(self, now: datetime | None = None) -> bool:
+    def is_renewal_due(self, now: datetime | None = None) -> bool:
         return (now or datetime.now(UTC)) >= self.renew_at
 
 
 class IdentityFiles:
-    """An identity on disk. Key and certificate share one file, so that a crash never leaves one without the other."""
+    """The files of an identity.
+
+    Key and certificate share one file, so that a crash never leaves one without the other.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -166,34 +178,37 @@ class IdentityFiles:
 
     def load(self) -> Identity:
         try:
-            both, ca_pem = self.node.read_bytes(), self.ca.read_bytes()
+            node_pem, ca_pem = self.node.read_bytes(), self.ca.read_bytes()
         except FileNotFoundError as problem:
             raise BadIdentity(
                 f"there is no identity in {self.folder}; make a cluster with: rackwright mesh init, or enter one with:"
                 " rackwright mesh join"
             ) from problem
         try:
-            key = serialization.load_pem_private_key(both, None)
+            key = serialization.load_pem_private_key(node_pem, None)
         except (ValueError, TypeError) as problem:
             raise BadIdentity(
                 f"the key in {self.node} cannot be read; join again with: rackwright mesh join"
             ) from problem
         if not isinstance(key, Ed25519PrivateKey):
             raise BadIdentity(f"the key in {self.node} is not an ed25519 key; join again with: rackwright mesh join")
-        certificate = read_certificate(both[both.index(b"-----BEGIN CERTIFICATE") :] if b"CERTIFICATE" in both else b"")
+        has_certificate = b"CERTIFICATE" in node_pem
+        certificate = read_certificate(
+            node_pem[node_pem.index(b"-----BEGIN CERTIFICATE") :] if has_certificate else b""
+        )
         ca = read_certificate(ca_pem, "cluster's CA")
         check_issued(certificate, ca, key.public_key())
         return Identity(key, certificate, ca)
 
 
 class OwnIdentity:
-    """The identity this server shows now: read from disk once, and replaced when its certificate is renewed."""
+    """The current identity of this server: read from disk once, and replaced when its certificate is renewed."""
 
     def __init__(self, files: IdentityFiles) -> None:
         self._files = files
         self.current = files.load()
 
-    def replace(self, fresh: Identity) -> None:
-        """Keep a new identity on disk, then show it: what cannot be kept is not used."""
-        self._files.save(fresh)
-        self.current = fresh
+    def replace(self, identity: Identity) -> None:
+        """Save a new identity to disk, then use it: one that cannot be saved is not used."""
+        self._files.save(identity)
+        self.current = identity

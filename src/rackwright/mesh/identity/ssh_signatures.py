@@ -1,6 +1,6 @@
-"""Operators' signatures of runs: made with an operator's key, and verified against the list of trusted ones.
+"""Operators' signatures of runs: made with an operator's key, and verified against the list of trusted keys.
 
-Whose keys are trusted is `trust.py`; how OpenSSH signs is `rackwright.states.ssh_signatures`.
+Which keys are trusted is `trust.py`; how OpenSSH signs is `rackwright.states.ssh_signatures`.
 """
 
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ class BadSignature(MeshError):
 
 def sign(text: bytes, key: Path, namespace: str = RUNS) -> str:
     """Sign a text with a private key, or with the public half of one that an SSH agent holds."""
-    with _needing_keygen():
+    with _reporting_missing_keygen():
         try:
             return make_signature(text, key, namespace)
         except CannotSign as problem:
@@ -36,10 +36,10 @@ def sign(text: bytes, key: Path, namespace: str = RUNS) -> str:
 
 
 def verify(text: bytes, signature: str, signers: Path, namespace: str = RUNS) -> str:
-    """Return who of the trusted has signed this text."""
+    """Return the trusted operator that signed a text, or raise BadSignature."""
     if not signers.is_file():
         raise BadSignature("no operator's key is trusted here; add one where the CA is: rackwright mesh trust add")
-    with _needing_keygen():
+    with _reporting_missing_keygen():
         try:
             return find_signer(text, signature, signers, namespace)
         except UnknownSigner as problem:
@@ -49,7 +49,8 @@ def verify(text: bytes, signature: str, signers: Path, namespace: str = RUNS) ->
 
 
 @contextmanager
-def _needing_keygen() -> Iterator[None]:
+def _reporting_missing_keygen() -> Iterator[None]:
+    """Within the context, a missing ssh-keygen is a BadRequest."""
     try:
         yield
     except KeygenMissing as problem:

@@ -1,7 +1,7 @@
-"""Whose runs and modules this cluster's servers obey: a list of operators' keys, signed by the cluster's CA.
+"""The list of trusted operators' keys, signed by the cluster's CA: servers obey only runs and modules signed with them.
 
-It travels through the datastore but is believed for the CA's signature alone, and only a newer one replaces an older:
-whoever takes over the datastore cannot add a key of their own. The operators' signatures are `ssh_signatures.py`.
+The list goes through the datastore but is believed for the CA's signature alone, and only a newer one replaces an
+older: an intruder in the datastore cannot add a key. The operators' signatures are `ssh_signatures.py`.
 """
 
 import json
@@ -19,7 +19,7 @@ from rackwright.mesh.errors import BadRecords, BadRequest
 from rackwright.mesh.identity.ssh_signatures import BadSignature, sign, verify
 from rackwright.private_files import write_private_file
 
-__all__ = ["BadSignature", "Signers", "SignersFile", "check", "seal", "sign", "verify"]
+__all__ = ["BadSignature", "Signers", "SignersFile", "sign", "sign_signers", "verify", "verify_signers"]
 
 CONTEXT = b"rackwright signers 1\n"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
@@ -28,6 +28,8 @@ KEY = re.compile(r"(ssh-ed25519|sk-ssh-ed25519@openssh\.com|ecdsa-sha2-nistp256|
 
 @dataclass(frozen=True)
 class Signers:
+    """The list, with its version."""
+
     version: int = 0
     keys: dict[str, str] = field(default_factory=dict)
     """operator -> public key, as OpenSSH writes it"""
@@ -36,45 +38,50 @@ class Signers:
         return json.dumps({"version": self.version, "keys": self.keys}, sort_keys=True).encode()
 
     def with_key(self, name: str, key: str) -> "Signers":
+        """Return the next version of the list, with the key of an operator; BadRequest if it is none."""
         words = " ".join(key.split()[:2])
         if not NAME.fullmatch(name) or not KEY.fullmatch(words):
             raise BadRequest(f"{name!r} needs an OpenSSH public key, such as the content of id_ed25519.pub")
         return Signers(self.version + 1, {**self.keys, name: words})
 
     def without(self, name: str) -> "Signers":
+        """Return the next version of the list, without the key of an operator."""
         if name not in self.keys:
             raise BadRequest(f"no key of {name!r} is trusted; see: rackwright mesh trust list")
-        return Signers(self.version + 1, {held: key for held, key in self.keys.items() if held != name})
+        return Signers(self.version + 1, {other: key for other, key in self.keys.items() if other != name})
 
     def allowed_signers(self) -> str:
+        """Return the list in the format of OpenSSH's allowed signers."""
         return "".join(f"{name} {key}\n" for name, key in sorted(self.keys.items()))
 
 
 class SignersFile:
-    """The newest list this server has seen, and the OpenSSH file made of it."""
+    """The file with the newest list that this server has seen, and the OpenSSH file made of it."""
 
     def __init__(self, folder: Path, ca: x509.Certificate) -> None:
         self.path, self.allowed, self.ca = folder / "signers.signed", folder / "signers", ca
         self.signed = self.path.read_bytes() if self.path.exists() else b""
-        self.current = check(self.signed, ca) if self.signed else Signers()
+        self.current = verify_signers(self.signed, ca) if self.signed else Signers()
 
     def take(self, signed: bytes) -> bool:
-        """Keep a list that is newer than ours and carries the CA's signature; True when it was."""
-        fresh = check(signed, self.ca)
-        if fresh.version <= self.current.version:
+        """Keep a list that the CA signed if it is newer than ours; return whether it was."""
+        newer = verify_signers(signed, self.ca)
+        if newer.version <= self.current.version:
             return False
-        write_private_file(self.allowed, fresh.allowed_signers().encode())
+        write_private_file(self.allowed, newer.allowed_signers().encode())
         write_private_file(self.path, signed)
-        self.signed, self.current = signed, fresh
+        self.signed, self.current = signed, newer
         return True
 
 
-def seal(signers: Signers, key: Ed25519PrivateKey) -> bytes:
+def sign_signers(signers: Signers, key: Ed25519PrivateKey) -> bytes:
+    """Return the list with the signature of the CA's key."""
     payload = signers.payload()
     return b64encode(key.sign(CONTEXT + payload)) + b"\n" + payload
 
 
-def check(signed: bytes, ca: x509.Certificate) -> Signers:
+def verify_signers(signed: bytes, ca: x509.Certificate) -> Signers:
+    """Return the list if the cluster's CA signed it, else raise BadRecords."""
     signature, _, payload = signed.partition(b"\n")
     key = ca.public_key()
     try:

@@ -1,4 +1,4 @@
-"""The first server of a cluster: makes the CA, an identity of its own, and the settings to run with."""
+"""Founding of a cluster on its first server: makes the CA, the server's own identity, and its settings."""
 
 import asyncio
 from datetime import timedelta
@@ -13,7 +13,7 @@ from rackwright.mesh.identity.server_identity import Identity, IdentityFiles, ch
 from rackwright.mesh.joining.handover import ensure_key
 
 
-def found(
+def found_cluster(
     folder: Path,
     name: str,
     cluster: str,
@@ -22,7 +22,7 @@ def found(
     passphrase_file: Path | None = None,
     life: timedelta = LIFE,
 ) -> Identity:
-    """Make a cluster of one. Refuses where there already is an identity, for it could not be made again."""
+    """Make a cluster of one server. Refused where there already is an identity, for it could not be made again."""
     refuse_if_member(folder)
     checked_name(name)
     authority = AuthorityFiles(folder, passphrase_file).create(cluster, life)
@@ -30,17 +30,20 @@ def found(
     certificate = asyncio.run(authority.issue(name, key.public_key(), advertise.host))
     identity = Identity(key, certificate, authority.ca)
     ensure_key(folder / "ssh_key")
-    chosen = agent_settings.Settings(
+    settings = agent_settings.Settings(
         name, bind or advertise, advertise, ca_passphrase_file=passphrase_file, certificate_life=life
     )
-    agent_settings.save(folder, chosen)
+    agent_settings.save(folder, settings)
     IdentityFiles(folder).save(identity)
-    datastore_state.founded(folder)
+    datastore_state.mark_founder(folder)
     return identity
 
 
 def refuse_if_member(folder: Path, *, again: bool = False) -> None:
-    """`again` lets a plain member take a new identity; a server that holds a CA would orphan its cluster."""
+    """Raise BadIdentity if a folder holds an identity.
+
+    `again` lets a plain member take a new identity; a server that holds a CA would orphan its cluster.
+    """
     files = IdentityFiles(folder)
     if (files.node.exists() and not again) or AuthorityFiles(folder).exist():
         raise BadIdentity(

@@ -1,4 +1,4 @@
-"""What a joiner and its visitor agree on: the files of the handover, and the SSH key the cluster visits with."""
+"""The handover of a certificate over SSH: the names of its files, and the SSH key with which the cluster logs in."""
 
 from pathlib import Path
 
@@ -9,10 +9,11 @@ from rackwright.mesh.errors import BadIdentity
 from rackwright.private_files import write_private_file
 
 PUBLIC, CERTIFICATE, CA = "join.pub", "join.crt", "join.ca"
+"""Files in the joiner's folder: the joiner writes the first, the visiting member the others."""
 
 
 def ensure_key(path: Path) -> str:
-    """The key this cluster logs in with, made once; returns the line for an authorized_keys file."""
+    """Make the key with which the cluster logs in, unless it exists; return its line for an authorized_keys file."""
     if not path.exists():
         write_private_file(
             path,
@@ -25,5 +26,5 @@ def ensure_key(path: Path) -> str:
     except (ValueError, TypeError) as problem:
         raise BadIdentity(f"{path} is not an SSH key; delete it, and a new one is made") from problem
     public = key.public_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
-    # Enough to read one file and place two, and nothing else, should it ever be stolen.
+    # Enough to read one file and place two over SFTP, and for nothing else, should the key ever be stolen.
     return f'restrict,command="internal-sftp" {public.decode()} rackwright-mesh'

@@ -1,7 +1,7 @@
-"""The joiner's side: make a key, pin the CA by its fingerprint, ask any member, and take what is placed or answered.
+"""Joining a cluster: make a key, pin the CA by its fingerprint, send a request to a member, and take the certificate.
 
-Nothing is kept that does not check out against the pinned CA and the joiner's own key. The members' side is
-`admission.py`.
+The certificate comes in the answer, or is placed here over SSH. Nothing is kept that does not fit the pinned CA and the
+joiner's own key. The members' side is `admission.py`.
 """
 
 import json
@@ -25,12 +25,12 @@ from rackwright.mesh.identity.server_identity import (
     check_issued,
     checked_name,
     key_pem,
+    make_signing_request,
     name_of,
     new_key,
-    pinned,
     public_pem,
     read_certificate,
-    request_for,
+    read_pinned_ca,
 )
 from rackwright.mesh.joining import handover
 from rackwright.mesh.joining.admission import TOKEN_PREFIX
@@ -41,7 +41,7 @@ from rackwright.private_files import write_private_file
 KEY = "join.key"
 
 
-class Refused(MeshError):
+class JoinRefused(MeshError):
     """The cluster refused"""
 
     code = "refused"
@@ -49,18 +49,21 @@ class Refused(MeshError):
 
 @dataclass(frozen=True)
 class OneTimeToken:
+    """A token as the joiner reads it."""
+
     name: str
     address: Address
     ca: str
     id: str
     secret: bytes
     joiner: str = ""
-    """The IP address that its user is to have; empty for the one that it comes from."""
+    """The IP address that the joiner is to have; empty for the one that it comes from."""
 
 
 @dataclass(frozen=True)
-class Wish:
-    """What a joiner was told by a person: where to go, whom to expect there, and who it is to be."""
+class JoinOptions:
+    """What a person tells a joiner: the member to ask, the CA to expect there, and the joiner's own name and
+    addresses."""
 
     name: str
     member: Address
@@ -71,6 +74,7 @@ class Wish:
 
 
 def read_token(text: str) -> OneTimeToken:
+    """Return the token in a text, or raise BadToken."""
     try:
         if not text.strip().startswith(TOKEN_PREFIX):
             raise ValueError("no token")
@@ -87,30 +91,31 @@ def read_token(text: str) -> OneTimeToken:
         raise BadToken("this is not a join token; get one on a member with: rackwright mesh token NAME") from problem
 
 
-async def join(folder: Path, wish: Wish) -> Identity:
-    """Become a member. May be called again after a failure: the key is kept until a certificate has come for it."""
+async def join(folder: Path, options: JoinOptions) -> Identity:
+    """Become a member. May be called again after a failure: the key is kept until its certificate has come."""
     key = _own_key(folder)
-    ca_pem = await _fetch_ca(wish.member)
-    ca = pinned(ca_pem, wish.ca)
-    advertise = wish.advertise or Address(_own_address(wish), (wish.bind or wish.member).port)
-    content: dict[str, Any] = {"csr": request_for(wish.name, key).decode(), "address": advertise.host}
-    if wish.token:
-        content["token"] = wish.token.id
-        content["proof"] = token_proof(wish.token.secret, key.public_key(), wish.ca, advertise.host)
+    ca_pem = await _fetch_ca(options.member)
+    ca = read_pinned_ca(ca_pem, options.ca)
+    advertise = options.advertise or Address(_own_address(options), (options.bind or options.member).port)
+    content: dict[str, Any] = {"csr": make_signing_request(options.name, key).decode(), "address": advertise.host}
+    if options.token:
+        content["token"] = options.token.id
+        content["proof"] = token_proof(options.token.secret, key.public_key(), options.ca, advertise.host)
     context = joiner_context(certificate_pem(ca).decode())
-    answer = await http.call(wish.member, context, "POST", http.JOIN, content)
-    if answer.status != 200:
-        raise Refused(f"{wish.member} refused: {answer.content.get('message', f'status {answer.status}')}")
-    certificate = read_certificate(_certificate(folder, answer.content))
+    response = await http.call(options.member, context, "POST", http.JOIN, content)
+    if response.status != 200:
+        raise JoinRefused(f"{options.member} refused: {response.content.get('message', f'status {response.status}')}")
+    certificate = read_certificate(_certificate_pem(folder, response.content))
     check_issued(certificate, ca, key.public_key())
-    if name_of(certificate) != wish.name:
-        raise BadIdentity(f"the certificate is for {name_of(certificate)}, not for {wish.name}")
+    if name_of(certificate) != options.name:
+        raise BadIdentity(f"the certificate is for {name_of(certificate)}, not for {options.name}")
     identity = Identity(key, certificate, ca)
-    _keep(folder, wish, advertise, identity, answer.content)
+    _save(folder, options, advertise, identity, response.content)
     return identity
 
 
 def _own_key(folder: Path) -> Ed25519PrivateKey:
+    """Return the joiner's key, made at the first call, and write its public half for the SSH visit."""
     path = folder / KEY
     if not path.exists():
         write_private_file(path, key_pem(new_key()))
@@ -122,41 +127,43 @@ def _own_key(folder: Path) -> Ed25519PrivateKey:
 
 
 async def _fetch_ca(member: Address) -> bytes:
-    # Not verified on purpose: what comes is compared with the fingerprint, and nothing is sent before that.
-    answer = await http.call(member, joiner_context(None), "GET", http.JOIN, {})
-    ca = answer.content.get("ca")
-    if answer.status != 200 or not isinstance(ca, str):
-        raise Unreachable(f"{member} is not a member of a mesh: {answer.content.get('message', answer.status)}")
+    # Not verified on purpose: the CA is compared with the fingerprint, and nothing is sent before that.
+    response = await http.call(member, joiner_context(None), "GET", http.JOIN, {})
+    ca = response.content.get("ca")
+    if response.status != 200 or not isinstance(ca, str):
+        raise Unreachable(f"{member} is not a member of a mesh: {response.content.get('message', response.status)}")
     return ca.encode()
 
 
-def _certificate(folder: Path, answer: dict[str, Any]) -> bytes:
-    answered = answer.get("certificate")
-    if isinstance(answered, str):
-        return answered.encode()
+def _certificate_pem(folder: Path, answer: dict[str, Any]) -> bytes:
+    """Return the certificate in the answer, or the one that was placed over SSH."""
+    certificate = answer.get("certificate")
+    if isinstance(certificate, str):
+        return certificate.encode()
     try:
         return (folder / handover.CERTIFICATE).read_bytes()
     except FileNotFoundError as problem:
-        raise Refused(
+        raise JoinRefused(
             f"a certificate was placed, but not in {folder}; invite this server with --folder {folder}"
         ) from problem
 
 
-def _keep(folder: Path, wish: Wish, advertise: Address, identity: Identity, answer: dict[str, Any]) -> None:
-    known = [parse_address(seed) for seed in answer.get("seeds", [])[:64] if isinstance(seed, str)]
-    seeds = tuple(dict.fromkeys([wish.member, *known]))
-    agent_settings.save(folder, agent_settings.Settings(wish.name, wish.bind or advertise, advertise, seeds))
+def _save(folder: Path, options: JoinOptions, advertise: Address, identity: Identity, answer: dict[str, Any]) -> None:
+    """Write the settings and the identity, and remove the files that only joining needs."""
+    members = [parse_address(seed) for seed in answer.get("seeds", [])[:64] if isinstance(seed, str)]
+    seeds = tuple(dict.fromkeys([options.member, *members]))
+    agent_settings.save(folder, agent_settings.Settings(options.name, options.bind or advertise, advertise, seeds))
     IdentityFiles(folder).save(identity)
     for name in (KEY, handover.PUBLIC, handover.CERTIFICATE, handover.CA):
         (folder / name).unlink(missing_ok=True)
 
 
-def _own_address(wish: Wish) -> str:
-    return wish.token.joiner if wish.token and wish.token.joiner else _address_towards(wish.member)
+def _own_address(options: JoinOptions) -> str:
+    return options.token.joiner if options.token and options.token.joiner else _address_towards(options.member)
 
 
 def _address_towards(member: Address) -> str:
-    """The address of ours from which the member is reached. Connecting a datagram socket sends nothing."""
+    """Return our address from which a member is reached. Connecting a datagram socket sends nothing."""
     family = socket.AF_INET6 if ":" in member.host else socket.AF_INET
     with socket.socket(family, socket.SOCK_DGRAM) as probe:
         probe.connect((member.host, member.port))

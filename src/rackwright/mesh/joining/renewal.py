@@ -1,4 +1,4 @@
-"""A new certificate before the old one ends: from our own CA, or asked of a member that holds it."""
+"""Renewal of this server's certificate before it ends: by its own CA, or by a member that holds the CA."""
 
 import asyncio
 from dataclasses import dataclass
@@ -13,10 +13,10 @@ from rackwright.mesh.identity.server_identity import (
     Identity,
     OwnIdentity,
     check_issued,
+    make_signing_request,
     name_of,
     new_key,
     read_certificate,
-    request_for,
 )
 from rackwright.mesh.log import Log
 from rackwright.mesh.membership.member_view import MemberView, authorities
@@ -40,6 +40,8 @@ class RenewalPorts:
 
 
 class Renewal:
+    """Renews the certificate of one server."""
+
     def __init__(self, ports: RenewalPorts) -> None:
         self._ports, self._identity, self._log = ports, ports.identity, ports.log
 
@@ -49,25 +51,25 @@ class Renewal:
         life = first.expires - first.certificate.not_valid_before_utc
         while True:
             await asyncio.sleep(min(60.0, life.total_seconds() / 30))
-            if not self._identity.current.due():
+            if not self._identity.current.is_renewal_due():
                 continue
             try:
-                fresh = await self.renewed(new_key())
+                renewed = await self.renew(new_key())
             except MeshError as problem:
-                left = int((self._identity.current.expires - datetime.now(UTC)).total_seconds())
-                self._log.error("renewal_failed", why=str(problem), seconds_left=left)
+                seconds_left = int((self._identity.current.expires - datetime.now(UTC)).total_seconds())
+                self._log.error("renewal_failed", why=str(problem), seconds_left=seconds_left)
                 continue
-            # On disk first: what cannot be kept is not used, and is asked for anew.
-            self._identity.replace(fresh)
+            # On disk first: a certificate that cannot be saved is not used, and is asked for anew.
+            self._identity.replace(renewed)
             self._ports.contexts.reload()
-            self._ports.metrics.certificate.set(fresh.expires.timestamp())
-            self._log.info("renewed", expires=fresh.expires.isoformat())
+            self._ports.metrics.certificate.set(renewed.expires.timestamp())
+            self._log.info("renewed", expires=renewed.expires.isoformat())
 
-    async def renewed(self, key: Ed25519PrivateKey) -> Identity:
+    async def renew(self, key: Ed25519PrivateKey) -> Identity:
         """Return an identity with a new key and certificate of the same name."""
         ports = self._ports
         if ports.authority:
-            # The founder says its own address; every other one keeps what it was admitted with.
+            # The founder names its own address; every other server keeps the one that it was admitted with.
             certificate = await ports.authority.issue(ports.name, key.public_key(), ports.advertise.host)
             return Identity(key, certificate, self._identity.current.ca)
         problems: list[str] = []
@@ -80,14 +82,14 @@ class Renewal:
 
     async def _ask(self, server: str, address: str, key: Ed25519PrivateKey) -> Identity:
         name, ca = self._ports.name, self._identity.current.ca
-        wish = {"csr": request_for(name, key).decode()}
+        request = {"csr": make_signing_request(name, key).decode()}
         client = self._ports.contexts.client
-        answer = await http.call(parse_address(address), client, "POST", http.RENEW, wish, server)
-        certificate = answer.content.get("certificate")
-        if answer.status != 200 or not isinstance(certificate, str):
-            raise NoAuthority(f"answered {answer.status}: {answer.content.get('message')}")
-        fresh = read_certificate(certificate.encode())
-        check_issued(fresh, ca, key.public_key())
-        if name_of(fresh) != name:
+        response = await http.call(parse_address(address), client, "POST", http.RENEW, request, server)
+        certificate = response.content.get("certificate")
+        if response.status != 200 or not isinstance(certificate, str):
+            raise NoAuthority(f"answered {response.status}: {response.content.get('message')}")
+        issued = read_certificate(certificate.encode())
+        check_issued(issued, ca, key.public_key())
+        if name_of(issued) != name:
             raise NoAuthority("answered with a certificate for another name")
-        return Identity(key, fresh, ca)
+        return Identity(key, issued, ca)

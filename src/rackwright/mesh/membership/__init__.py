@@ -1,4 +1,4 @@
-"""Who is a member and who is alive: SWIM with Lifeguard's refinements, and the wire format of its messages.
+"""Membership of the cluster, and which members are alive: SWIM with Lifeguard's refinements, and its wire format.
 
 Used by the agent and by the simulated cluster. Pure: no I/O, no clock; it must never know the datastore or runs.
 """

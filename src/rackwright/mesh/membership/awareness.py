@@ -2,7 +2,10 @@
 
 
 class Awareness:
-    """Zero is healthy. Each point stretches our probe interval once more, so that a slow member accuses slowly."""
+    """The score of this member: zero is healthy.
+
+    Each point stretches the probe interval once more, so that a slow member accuses slowly.
+    """
 
     __slots__ = ("_limit", "score")
 
@@ -14,14 +17,15 @@ class Awareness:
         self.score = min(max(self.score + delta, 0), self._limit - 1)
 
     def scale(self, seconds: float) -> float:
+        """Return an interval, stretched by the score."""
         return seconds * (self.score + 1)
 
 
 def probe_delta(answered: bool, nacks_expected: int, nacks: int) -> int:
-    """What one probe says about ourselves.
+    """Return what one probe adds to this member's own score.
 
-    An answer speaks for us. No answer, but relays that told us they had none either: the target is to blame, not we.
-    Relays that stayed silent too: probably it is we who do not hear.
+    An answer speaks for this member. No answer, but relays that report they had none either: the target is to blame.
+    Relays that stayed silent too: probably this member itself does not receive.
     """
     if answered:
         return -1

@@ -9,12 +9,15 @@ _MAX_TAKEN = MAX_UPDATES - 2  # a message adds at most two of its own
 
 
 def retransmit_limit(multiplier: int, members: int) -> int:
-    """Enough for the news to reach everyone with high probability: it doubles its reach with every round."""
+    """Return how often an update is sent: often enough to reach all members with high probability.
+
+    An update doubles its reach with every round.
+    """
     return multiplier * math.ceil(math.log10(members + 1))
 
 
 class BroadcastQueue:
-    """One dictionary for each number of times sent, so that taking the next few needs no sorting."""
+    """The queue: a dictionary for each number of times sent, so that taking the next few updates needs no sorting."""
 
     __slots__ = ("_limit", "_tier_of", "_tiers")
 
@@ -27,11 +30,11 @@ class BroadcastQueue:
         return len(self._tier_of)
 
     def add(self, update: Update) -> None:
-        """News about a member replaces older news about it, sent or not."""
+        """Add an update; it replaces an older one about the same member, sent or not."""
         self.discard(update.name)
         if len(self._tier_of) >= self._limit:
             self._drop_most_sent()
-        self._place(update, 0)
+        self._insert(update, 0)
 
     def discard(self, name: str) -> None:
         tier = self._tier_of.pop(name, None)
@@ -39,8 +42,9 @@ class BroadcastQueue:
             del self._tiers[tier][name]
 
     def take(self, budget: int, transmits: int) -> tuple[Update, ...]:
-        """The next updates that fit `budget` bytes (one at least, whatever its size); each goes out `transmits` times
-        in all.
+        """Return the next updates that fit `budget` bytes, but at least one, whatever its size.
+
+        Each is returned `transmits` times in all.
         """
         if not self._tier_of:
             return ()
@@ -54,7 +58,7 @@ class BroadcastQueue:
         for update, sent in chosen:
             self.discard(update.name)
             if sent + 1 < transmits:
-                self._place(update, sent + 1)
+                self._insert(update, sent + 1)
         return tuple(update for update, _ in chosen)
 
     def clear(self) -> None:
@@ -62,12 +66,12 @@ class BroadcastQueue:
         self._tier_of.clear()
 
     def _least_sent_first(self) -> Iterator[tuple[Update, int]]:
-        """Of those sent equally often, the newest first."""
+        """Yield the updates with the number of times they were sent; of those sent equally often, the newest first."""
         for sent, tier in enumerate(self._tiers):
             for update in reversed(tier.values()):
                 yield update, sent
 
-    def _place(self, update: Update, tier: int) -> None:
+    def _insert(self, update: Update, tier: int) -> None:
         while len(self._tiers) <= tier:
             self._tiers.append({})
         self._tiers[tier][update.name] = update

@@ -1,7 +1,7 @@
-"""What is known of one member: its record, as it says it of itself, and the state others hold it in.
+"""The record of a member, which it makes of itself, and the state in which others hold it.
 
-Values only. How a state changes is `member_updates.py`; how a record travels is `messages.py`. The limits stand here
-because they are the same for what we make ourselves and for what the network tells us.
+Values only. How a state changes is `member_updates.py`; how a record is encoded is `messages.py`. The limits are here
+because they are the same for records that this member makes and for those that come from the network.
 """
 
 import enum
@@ -31,7 +31,7 @@ class BadRecord(ValueError):
 
 
 class State(enum.IntEnum):
-    """How a member is held. A wire enum: only append, never renumber."""
+    """The state in which a member is held. A wire enum: only append, never renumber."""
 
     ALIVE = 1
     SUSPECT = 2
@@ -44,10 +44,11 @@ LIVE = frozenset({State.ALIVE, State.SUSPECT})
 
 @dataclass(frozen=True, slots=True)
 class MemberRecord:
-    """What a member says of itself. Only the member raises its `incarnation`, and does so with every change.
+    """The record that a member makes of itself. Only the member raises its `incarnation`, and does so with every
+    change.
 
     `session` numbers the starts of its process and must grow with each of them (the agent keeps it on disk): a message
-    of an earlier session is a replay, not news.
+    of an earlier session is a replay, and not new.
     """
 
     name: str
@@ -75,13 +76,13 @@ class MemberRecord:
             )
         _check_labels(self.name, self.labels)
 
-    def at(self, incarnation: int) -> "MemberRecord":
+    def with_incarnation(self, incarnation: int) -> "MemberRecord":
         return self if incarnation == self.incarnation else replace(self, incarnation=incarnation)
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One line of a member table. Replaced, never changed, so that thousands of simulated tables may share it."""
+    """An entry of a member table. Replaced, never changed, so that thousands of simulated tables may share it."""
 
     record: MemberRecord
     state: State
@@ -97,6 +98,7 @@ class Entry:
 
 
 def check_name(name: str) -> None:
+    """Raise BadRecord if a member cannot have this name."""
     if len(name) > MAX_NAME or not _NAME.fullmatch(name):
         raise BadRecord(f"{name[:64]!r} is no member name: letters, digits, '.', '_' and '-', at most {MAX_NAME}")
 

@@ -1,9 +1,9 @@
-"""The member table: who is known, in what state, in what probe order, and a digest of it.
+"""The member table: the known members with their states, the order in which they are probed, and digests of the table.
 
-Rules are in `member_updates.py`.
+The rules of changes are in `member_updates.py`.
 
-Ten thousand simulated tables of ten thousand members each must fit in memory, so a table may stand on a `Base` that
-all of them share and hold only what differs. A real agent's base is empty.
+Ten thousand simulated tables of ten thousand members each must fit in memory, so a table may stand on a `SharedBase`
+that all of them share and hold only what differs. A real agent's base is empty.
 """
 
 import hashlib
@@ -19,8 +19,9 @@ def bucket_of(name: str) -> int:
 
 
 def entry_digest(entry: Entry) -> int:
-    """Who lives, at which incarnation. The dead count nothing: tables forget them at different times and still
-    agree.
+    """Return the digest of an entry: of its name and incarnation, or 0 if it is not alive.
+
+    The dead count nothing: tables forget them at different times and still agree.
     """
     if entry.state not in LIVE:
         return 0
@@ -28,8 +29,8 @@ def entry_digest(entry: Entry) -> int:
     return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "big")
 
 
-class Base:
-    """A member list many tables start from. Never changed."""
+class SharedBase:
+    """A list of entries that many tables start from. Never changed."""
 
     __slots__ = ("buckets", "digests", "entries", "gone", "live", "names")
 
@@ -46,13 +47,15 @@ class Base:
             self.buckets[bucket].append(entry.name)
 
 
-_EMPTY = Base()
+_EMPTY = SharedBase()
 
 
 class MemberTable:
+    """The table of one member."""
+
     __slots__ = ("_added", "_base", "_changed", "_digests", "_order_at", "_order_swaps", "gone", "live")
 
-    def __init__(self, base: Base = _EMPTY) -> None:
+    def __init__(self, base: SharedBase = _EMPTY) -> None:
         self._base = base
         self._changed: dict[str, Entry | None] = {}
         self._added: list[str] = []  # names beyond the base; a dropped one stays until the probe round ends
@@ -81,19 +84,22 @@ class MemberTable:
                 yield entry
 
     def put(self, entry: Entry) -> None:
+        """Add or replace the entry of a member."""
         before = self.get(entry.name)
-        self._account(before, entry)
+        self._update_counts(before, entry)
         if before is None and entry.name not in self._base.entries and entry.name not in self._changed:
             self._added.append(entry.name)
         self._changed[entry.name] = entry
 
     def drop(self, name: str) -> None:
+        """Forget a member."""
         before = self.get(name)
         if before is not None:
-            self._account(before, None)
+            self._update_counts(before, None)
             self._changed[name] = None
 
-    def _account(self, before: Entry | None, after: Entry | None) -> None:
+    def _update_counts(self, before: Entry | None, after: Entry | None) -> None:
+        """Update digests and counts for an entry that is replaced, added (no `before`) or dropped (no `after`)."""
         name = after.name if after is not None else before.name if before is not None else ""
         bucket = bucket_of(name)
         for entry, step in ((before, -1), (after, 1)):
@@ -110,9 +116,11 @@ class MemberTable:
     # -- digests -------------------------------------------------------------------------------------------------------
 
     def digests(self) -> tuple[int, ...]:
+        """Return the digest of each bucket."""
         return tuple(self._digests)
 
     def in_buckets(self, mask: int) -> Iterator[Entry]:
+        """Yield the entries in the buckets whose bits are set in `mask`."""
         for bucket in range(SYNC_BUCKETS):
             if mask >> bucket & 1:
                 for name in self._base.buckets[bucket]:
@@ -127,7 +135,7 @@ class MemberTable:
     # -- choosing ------------------------------------------------------------------------------------------------------
 
     def next_in_round(self, rng: random.Random) -> str | None:
-        """The next name of a shuffled round; None where a round ends.
+        """Return the next name of a shuffled round; None where a round ends.
 
         A Fisher-Yates shuffle done one step at a time: a member that joins in mid-round is drawn in what is left of
         it, and a table of 10,000 costs nothing to shuffle when only a few are drawn.
@@ -154,22 +162,23 @@ class MemberTable:
                 self._changed.pop(name, None)
 
     def sample(self, count: int, rng: random.Random, fits: Callable[[Entry], bool]) -> list[Entry]:
-        """Up to `count` different members that fit, each as likely as another."""
+        """Return up to `count` different members that fit, each as likely as another."""
         size = len(self._base.names) + len(self._added)
-        found: dict[str, Entry] = {}
+        chosen: dict[str, Entry] = {}
         if size > 64:
             for _ in range(3 * count + 8):
                 entry = self.get(self._name_at(int(rng.random() * size)))
-                if entry is not None and entry.name not in found and fits(entry):
-                    found[entry.name] = entry
-                    if len(found) == count:
-                        return list(found.values())
+                if entry is not None and entry.name not in chosen and fits(entry):
+                    chosen[entry.name] = entry
+                    if len(chosen) == count:
+                        return list(chosen.values())
         # Small, or mostly unfit: look at all of them.
         fitting = [entry for entry in self if fits(entry)]
         return fitting if len(fitting) <= count else rng.sample(fitting, count)
 
     def oldest_gone(self) -> Entry | None:
-        # They are in the order in which they went. A rogue member may have this asked a thousand times a message.
+        """Return the entry that is dead, or has left, for longest."""
+        # `gone` is in the order in which they went. A rogue member may cause a thousand such calls by one message.
         return self.get(next(iter(self.gone))) if self.gone else None
 
     def _name_at(self, index: int) -> str:

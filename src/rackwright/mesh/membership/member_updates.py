@@ -1,8 +1,8 @@
-"""The rules of membership: what an update about a member does to the table, and whom it is passed on to.
+"""The rules of membership: what an update about a member does to the table, and to which members it is passed on.
 
-Holds what the parts of the machine share (table, gossip queue, timers, clock, outputs). When to probe is `probe.py`,
-when to compare tables `sync.py`, when a closed connection proves a death `death_inquiry.py`; `swim.py` puts them
-together.
+Holds what the parts of the membership machine share (table, gossip queue, timers, clock, outputs). When to probe is
+`probe.py`, when to compare tables `sync.py`, when a closed connection proves a death `death_inquiry.py`; `swim.py` puts
+them together.
 """
 
 import itertools
@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from rackwright.mesh.membership.awareness import Awareness
 from rackwright.mesh.membership.gossip_queue import BroadcastQueue, retransmit_limit
 from rackwright.mesh.membership.member import LIVE, MAX_INCARNATION, Entry, MemberRecord, State
-from rackwright.mesh.membership.member_table import Base, MemberTable
+from rackwright.mesh.membership.member_table import MemberTable, SharedBase
 from rackwright.mesh.membership.messages import Alive, Body, Dead, Gossip, Message, Suspect, Update
 from rackwright.mesh.membership.protocol_config import SwimConfig
 from rackwright.mesh.membership.protocol_outputs import Event, EventKind, Output, Send
@@ -24,7 +24,7 @@ _MAX_REMEMBERED = 64
 
 @dataclass(slots=True)
 class Counters:
-    """What happened, for metrics. Only ever raised."""
+    """Counters of what happened, for metrics. They are only ever raised."""
 
     sent: int = 0
     received: int = 0
@@ -43,15 +43,17 @@ class Counters:
 
 
 class Membership:
+    """One member's view of all members, and the rules by which updates change it."""
+
     __slots__ = (
-        "_armed",
         "_conflicts",
         "_gossip_due",
         "_last_gossip",
-        "_owed",
-        "_second_opinion",
+        "_owed_refutations",
         "_sequence",
+        "_suspicion_timers",
         "_suspicions",
+        "_urgent_probes",
         "awareness",
         "config",
         "counters",
@@ -59,21 +61,21 @@ class Membership:
         "me",
         "nonces",
         "now",
-        "out",
+        "outputs",
         "queue",
         "removed",
         "rng",
-        "settled",
+        "synced",
         "table",
         "timers",
     )
 
-    def __init__(self, config: SwimConfig, me: MemberRecord, rng: random.Random, base: Base | None) -> None:
+    def __init__(self, config: SwimConfig, me: MemberRecord, rng: random.Random, base: SharedBase | None) -> None:
         self.config = config
-        self.me = me if me.incarnation >= me.session else me.at(me.session)
+        self.me = me if me.incarnation >= me.session else me.with_incarnation(me.session)
         self.rng = rng
         self.now = 0.0
-        self.out: list[Output] = []
+        self.outputs: list[Output] = []
         self.table = MemberTable(base) if base is not None else MemberTable()
         self.queue = BroadcastQueue(config.max_queue)
         self.timers = Timers()
@@ -81,55 +83,59 @@ class Membership:
         self.counters = Counters()
         self.nonces = itertools.count(rng.getrandbits(32))
         self.leaving = False
-        self.settled = True  # not so after a join or a pause, until someone has compared tables with us
+        self.synced = True  # false after a join or a pause, until another member has compared tables with us
         self.removed: set[str] = set()
         self._sequence = 0
         self._last_gossip = -config.gossip_interval
         self._gossip_due = False
-        self._owed: dict[str, Update] = {}
+        self._owed_refutations: dict[str, Update] = {}
         self._suspicions: dict[str, Suspicion] = {}
-        self._armed: dict[str, float] = {}
+        self._suspicion_timers: dict[str, float] = {}
         self._conflicts: dict[str, float] = {}
-        self._second_opinion: list[str] = []
-        known = self.table.get(me.name)
-        if known is None or known.record != self.me:
+        self._urgent_probes: list[str] = []
+        own_entry = self.table.get(me.name)
+        if own_entry is None or own_entry.record != self.me:
             self.table.put(Entry(self.me, State.ALIVE, 0.0))
 
     # -- sending -------------------------------------------------------------------------------------------------------
 
     def send(self, to: str, body: Body, reliable: bool = False) -> None:
-        """Send with as much gossip as fits, and first of all what `to` should hear about itself.
+        """Send a message with as many updates as fit, first of all those that concern `to` itself.
 
-        A member under accusation is told so in every message (Lifeguard's buddy system): it alone can refute.
+        Every message to an accused member carries the accusation (Lifeguard's buddy system): only that member can
+        refute.
         """
         updates = self.queue.take(self.config.gossip_bytes, self.transmits) if len(self.queue) else ()
         entry = self.table.get(to)
         if entry is not None and entry.state is not State.ALIVE:
             updates = (self._accusation(entry), *updates)
-        if not self.settled:
-            # Who does not know us, or not at this address, could not answer.
+        if not self.synced:
+            # A member that does not know us, or not at this address, could not answer.
             updates = (Alive(self.me), *updates)
-        elif self._owed and to in self._owed:
-            updates = (self._owed.pop(to), *updates)
+        elif self._owed_refutations and to in self._owed_refutations:
+            updates = (self._owed_refutations.pop(to), *updates)
         self._sequence += 1
         self.counters.sent += 1
-        self.out.append(Send(to, Message(self.me.name, self.me.session, self._sequence, body, updates), reliable))
+        self.outputs.append(Send(to, Message(self.me.name, self.me.session, self._sequence, body, updates), reliable))
 
     def _accusation(self, entry: Entry) -> Update:
+        """Return the update about an entry that is not alive."""
         if entry.state is State.SUSPECT:
             return Suspect(entry.name, entry.incarnation, self.me.name)
         return Dead(entry.name, entry.incarnation, self.me.name if entry.state is State.DEAD else entry.name)
 
     @property
     def transmits(self) -> int:
+        """How often each update is sent."""
         return retransmit_limit(self.config.retransmit_multiplier, self.table.live)
 
     def broadcast(self, update: Update) -> None:
+        """Pass an update on to other members."""
         self.queue.add(update)
         self._plan_gossip()
 
     def _plan_gossip(self) -> None:
-        """Fresh news goes out at once if the last round is long enough ago; an idle member gossips nothing at all."""
+        """Plan a round of gossip: at once if the last one is long enough ago. An idle member gossips nothing at all."""
         if not self._gossip_due:
             self._gossip_due = True
             self.timers.at(max(self.now, self._last_gossip + self.config.gossip_interval), self._gossip)
@@ -141,7 +147,7 @@ class Membership:
         self._last_gossip = self.now
         listeners = self.table.sample(self.config.gossip_nodes, self.rng, self._hears_gossip)
         if not listeners:
-            # Alone. Whoever comes later compares tables first.
+            # Alone. A member that comes later compares tables first.
             self.queue.clear()
         for entry in listeners:
             if len(self.queue):
@@ -154,11 +160,11 @@ class Membership:
             return False
         if entry.state in LIVE:
             return True
-        # The dead hear it for a while, for if they are not dead they must be able to say so.
+        # The dead receive it for a while: if they are not dead, they must be able to refute.
         return entry.state is State.DEAD and self.now - entry.since < self.config.gossip_to_the_dead
 
     def emit(self, kind: EventKind, member: MemberRecord) -> None:
-        self.out.append(Event(kind, member))
+        self.outputs.append(Event(kind, member))
 
     def others_alive(self, entry: Entry) -> bool:
         return entry.state is State.ALIVE and entry.name != self.me.name
@@ -169,23 +175,24 @@ class Membership:
     # -- updates -------------------------------------------------------------------------------------------------------
 
     def apply(self, update: Update, source: str) -> None:
-        """`source` is who told us, which is not who is accused and need not be who accuses."""
+        """Apply an update. `source` sent it: it is not the accused, and need not be the accuser."""
         if update.name in self.removed:
             return
         if isinstance(update, Alive):
             self.alive(update)
         elif isinstance(update, Suspect):
             self.suspect(update, source)
-        elif self.settled or update.left:
+        elif self.synced or update.left:
             self.dead(update, source)
         else:
-            # We were away: this may have lain in a buffer for long, and be refuted by now.
+            # We were away: this may have waited in a buffer for long, and be refuted by now.
             self.suspect(Suspect(update.name, update.incarnation, update.accuser), source)
 
     def alive(self, update: Alive) -> None:
+        """Apply an update that a member lives."""
         record = update.record
         if record.name == self.me.name:
-            self._claimed_to_be_me(record)
+            self._receive_own_record(record)
             return
         entry = self.table.get(record.name)
         if entry is None:
@@ -195,7 +202,7 @@ class Membership:
             # Moved, or a second process under the same name: the first must be dead before its name is free.
             if record.incarnation >= entry.incarnation:
                 self._conflict(record)
-                self.look_soon(record.name)
+                self.probe_soon(record.name)
             return
         if record.incarnation <= entry.incarnation:
             return
@@ -224,6 +231,7 @@ class Membership:
         self.emit(EventKind.JOINED, update.record)
 
     def suspect(self, update: Suspect, source: str) -> None:
+        """Apply an update that a member is suspected: start a suspicion, or confirm the one that runs."""
         if update.name == self.me.name:
             self._accused(update.incarnation, source)
             return
@@ -234,7 +242,7 @@ class Membership:
         if running is not None:
             if running.confirm(update.accuser):
                 self.broadcast(update)
-                self._arm(update.name, running.deadline)
+                self._set_suspicion_timer(update.name, running.deadline)
             return
         if entry.state is not State.ALIVE:
             return
@@ -251,58 +259,63 @@ class Membership:
         longest = shortest * config.suspicion_max_multiplier
         suspicion = Suspicion(update.accuser, self.now, needed, shortest, longest)
         self._suspicions[update.name] = suspicion
-        # The incarnation is the accusation's: it may know of a newer one whose record has not reached us.
-        record = entry.record.at(update.incarnation)
+        # The incarnation is that of the accusation: it may be newer than the record that has reached us.
+        record = entry.record.with_incarnation(update.incarnation)
         self.table.put(Entry(record, State.SUSPECT, self.now))
         self.counters.suspicions += 1
         self.broadcast(update)
         self.emit(EventKind.SUSPECT, record)
-        self._arm(update.name, suspicion.deadline)
+        self._set_suspicion_timer(update.name, suspicion.deadline)
         if update.accuser != self.me.name and self.rng.random() * members < config.second_opinions:
-            self.look_soon(update.name)
+            self.probe_soon(update.name)
 
-    def _arm(self, name: str, deadline: float) -> None:
-        """One timer a member, unless an earlier one is needed: who flips between two states must not fill the heap."""
-        armed = self._armed.get(name)
-        if armed is None or deadline < armed:
-            self._armed[name] = deadline
+    def _set_suspicion_timer(self, name: str, deadline: float) -> None:
+        """Set the timer of a suspicion: one a member, unless an earlier one is needed.
+
+        A member that flips between two states must not fill the heap.
+        """
+        current = self._suspicion_timers.get(name)
+        if current is None or deadline < current:
+            self._suspicion_timers[name] = deadline
             self.timers.at(deadline, self._suspicion_due, name, deadline)
 
     def _suspicion_due(self, name: str, deadline: float) -> None:
-        if self._armed.get(name) != deadline:
+        if self._suspicion_timers.get(name) != deadline:
             return
-        del self._armed[name]
+        del self._suspicion_timers[name]
         suspicion, entry = self._suspicions.get(name), self.table.get(name)
         if suspicion is None or entry is None:
             return
         if suspicion.deadline > self.now:
-            self._arm(name, suspicion.deadline)
+            self._set_suspicion_timer(name, suspicion.deadline)
         else:
             self.dead(Dead(name, entry.incarnation, self.me.name), self.me.name)
 
-    def next_opinion(self) -> str | None:
-        """A member to look at before its turn."""
-        return self._second_opinion.pop() if self._second_opinion else None
+    def next_urgent_probe(self) -> str | None:
+        """Return a member that is to be probed before its turn."""
+        return self._urgent_probes.pop() if self._urgent_probes else None
 
-    def look_soon(self, name: str) -> None:
-        if name not in self._second_opinion and len(self._second_opinion) < _MAX_REMEMBERED:
-            self._second_opinion.append(name)
+    def probe_soon(self, name: str) -> None:
+        """Have a member probed before its turn."""
+        if name not in self._urgent_probes and len(self._urgent_probes) < _MAX_REMEMBERED:
+            self._urgent_probes.append(name)
 
     def dead(self, update: Dead, source: str) -> None:
+        """Apply an update that a member is dead, or has left."""
         if update.name == self.me.name:
             self._accused(update.incarnation, source)
             return
         entry = self.table.get(update.name)
         if entry is None or update.incarnation < entry.incarnation:
             return
-        # Who said goodbye has left, whatever others concluded from its silence.
-        farewell = update.left and entry.state is State.DEAD
-        if entry.state not in LIVE and not farewell:
+        # A member that said goodbye has left, whatever others concluded from its silence.
+        is_late_goodbye = update.left and entry.state is State.DEAD
+        if entry.state not in LIVE and not is_late_goodbye:
             return
         if not update.left and not self._may_accuse(update.accuser):
             return
         self._suspicions.pop(update.name, None)
-        record = entry.record.at(update.incarnation)
+        record = entry.record.with_incarnation(update.incarnation)
         self.table.put(Entry(record, State.LEFT if update.left else State.DEAD, self.now))
         self.broadcast(update)
         if not update.left:
@@ -310,53 +323,56 @@ class Membership:
         self.emit(EventKind.LEFT if update.left else EventKind.DEAD, record)
 
     def incarnation_of(self, name: str) -> int | None:
-        """Of a member that may be accused; None for one that is unknown or gone."""
+        """Return the incarnation of a member that may be accused; None for one that is unknown or gone."""
         entry = self.table.get(name)
         return entry.incarnation if entry is not None and entry.state in LIVE else None
 
     # -- about ourselves -----------------------------------------------------------------------------------------------
 
     def announce(self, record: MemberRecord) -> None:
-        """What we say of ourselves changes, so the incarnation rises."""
+        """Replace our own record and pass it on, with a higher incarnation."""
         self.me = replace(record, incarnation=min(record.incarnation + 1, MAX_INCARNATION))
         self.table.put(Entry(self.me, State.ALIVE, self.now))
         if not self.leaving:
             self.broadcast(Alive(self.me))
 
     def _accused(self, incarnation: int, source: str) -> None:
+        """Refute an accusation against ourselves."""
         if self.leaving:
             return
         if incarnation < self.me.incarnation:
-            # Refuted already, but this source has not heard of it.
-            if len(self._owed) >= _MAX_REMEMBERED:
-                del self._owed[next(iter(self._owed))]
-            self._owed[source] = Alive(self.me)
+            # Refuted already, but the refutation has not reached this source.
+            if len(self._owed_refutations) >= _MAX_REMEMBERED:
+                del self._owed_refutations[next(iter(self._owed_refutations))]
+            self._owed_refutations[source] = Alive(self.me)
             return
         self._refute(incarnation)
 
     def _refute(self, incarnation: int) -> None:
         self.counters.refutations += 1
         self.awareness.add(1)
-        self.announce(self.me.at(incarnation))
+        self.announce(self.me.with_incarnation(incarnation))
 
-    def _claimed_to_be_me(self, record: MemberRecord) -> None:
+    def _receive_own_record(self, record: MemberRecord) -> None:
+        """Handle a record under our own name: an old one of ours is refuted, one of another process is a conflict."""
         if self.leaving or record.incarnation < self.me.incarnation:
             return
         if record.session > self.me.session or (
             record.address != self.me.address and record.session == self.me.session
         ):
-            # Someone else runs under our name. Refuting would be a shouting match; people must decide.
+            # Another process runs under our name. Both would refute each other for ever; people must decide.
             self._conflict(record)
         elif (
             record.session < self.me.session
             or _content(record) != _content(self.me)
             or record.incarnation > self.me.incarnation
         ):
-            # Our own past, which others still believe in.
+            # An old record of ours, which others still believe.
             self._refute(record.incarnation)
 
     def _conflict(self, record: MemberRecord) -> None:
-        """Told once a minute and name, for the claim comes again with every round of gossip."""
+        """Report that another process claims a name: once a minute and name, since the claim comes with every gossip
+        round."""
         last = self._conflicts.get(record.name)
         if last is not None and self.now - last < 60.0:
             return
@@ -367,17 +383,20 @@ class Membership:
         self.counters.conflicts += 1
         self.emit(EventKind.CONFLICT, record)
 
-    # -- care ----------------------------------------------------------------------------------------------------------
+    # -- upkeep --------------------------------------------------------------------------------------------------------
 
     def was_paused(self, seconds: float) -> None:
-        """We did not run: every suspicion gets the time back in which its refutation could not be heard."""
-        self._armed.clear()
+        """Prolong every suspicion by the time in which this process did not run and could not receive a refutation."""
+        self._suspicion_timers.clear()
         for name, suspicion in self._suspicions.items():
             suspicion.start += seconds
-            self._arm(name, suspicion.deadline)
+            self._set_suspicion_timer(name, suspicion.deadline)
 
     def remove(self, name: str) -> None:
-        """Shut out by decision, not by observation: nothing said by it or about it counts until it is readmitted."""
+        """Remove a member by decision, not by observation.
+
+        Nothing that it says, or that is said about it, counts until it is readmitted.
+        """
         self.removed.add(name)
         self._suspicions.pop(name, None)
         entry = self.table.get(name)
@@ -388,6 +407,7 @@ class Membership:
                 self.emit(EventKind.LEFT, entry.record)
 
     def reap(self) -> None:
+        """Forget members that are gone for longer than the retention."""
         horizon = self.now - self.config.gone_retention
         for name in list(self.table.gone):
             entry = self.table.get(name)
@@ -396,4 +416,5 @@ class Membership:
 
 
 def _content(record: MemberRecord) -> tuple[object, ...]:
+    """Return all of a record but its name and incarnation."""
     return (record.address, record.session, record.labels, record.metadata)

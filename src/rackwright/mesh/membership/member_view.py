@@ -1,6 +1,6 @@
-"""What the parts of an agent may see of the cluster's members, and the questions that several of them ask of it.
+"""A read-only view of the cluster's members for the parts of an agent, and queries that several of them use.
 
-The membership machine (`swim.py`) is such a view; a part that only looks is given the view and cannot change members.
+The membership machine (`swim.py`) is such a view; a part that only reads is given the view and cannot change members.
 """
 
 from typing import Protocol
@@ -12,12 +12,14 @@ AUTHORITY_LABEL = "rackwright/authority"
 
 
 class MemberView(Protocol):
+    """The members that this server knows, to be read only."""
+
     @property
     def me(self) -> MemberRecord:
         """The record of this server itself."""
 
     def members(self) -> list[Entry]:
-        """Every member that is known, this server among them, the dead and those that left too."""
+        """Return every member that is known, this server among them, the dead and those that left too."""
 
     def member(self, name: str) -> Entry | None: ...
 
@@ -28,10 +30,10 @@ def live_records(members: MemberView) -> list[MemberRecord]:
 
 
 def authorities(members: MemberView) -> list[MemberRecord]:
-    """Return the living members that say they hold the CA. A member that lies about it cannot sign."""
+    """Return the living members that say they hold the CA. One that lies about it cannot sign."""
     return [record for record in live_records(members) if dict(record.labels).get(AUTHORITY_LABEL) == "yes"]
 
 
 def authority_names(members: MemberView) -> str:
-    """Return the names of the living members that hold the CA, as words for a message."""
+    """Return the names of the living members that hold the CA, as text for a message."""
     return " or ".join(record.name for record in authorities(members)) or "none that is alive"

@@ -1,7 +1,8 @@
-"""The wire format: bytes to messages and back, and nothing of what a message means.
+"""The messages between members, and their wire format: encoding to bytes and strict decoding.
 
-The parser is strict. Every length is bounded before it is believed, every byte must be used, and a message has
-exactly one encoding, so whatever is accepted encodes to the same bytes again. Anything else raises `BadMessage`.
+What a message means to its receiver is not here. Every length is bounded before it is believed, every byte must be
+used, and a message has exactly one encoding, so all that is accepted encodes to the same bytes again. Anything else
+raises `BadMessage`.
 """
 
 import enum
@@ -18,7 +19,7 @@ from rackwright.mesh.membership.member import (
     State,
     check_name,
 )
-from rackwright.mesh.membership.wire import BadMessage, Reader, blob, text
+from rackwright.mesh.membership.wire import BadMessage, Reader, encode_blob, encode_text
 
 VERSION = 1
 MAX_MESSAGE = 64 * 1024
@@ -33,7 +34,7 @@ _DIGESTS = struct.Struct(f"!{SYNC_BUCKETS}Q")
 
 
 class Kind(enum.IntEnum):
-    """What a message is. A wire enum: only append, never renumber."""
+    """The kind of a message. A wire enum: only append, never renumber."""
 
     PING = 1
     PING_REQUEST = 2
@@ -46,8 +47,8 @@ class Kind(enum.IntEnum):
     DIAL_REPORT = 9
 
 
-class Verdict(enum.IntEnum):
-    """What came of dialling a member. A wire enum: only append, never renumber."""
+class ProbeVerdict(enum.IntEnum):
+    """The result of dialling a member. A wire enum: only append, never renumber."""
 
     REFUSED = 1
     CONNECTED = 2
@@ -56,7 +57,7 @@ class Verdict(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Alive:
-    """News: this member lives, and this is what it says of itself."""
+    """An update: a member lives, and this is its record."""
 
     record: MemberRecord
     wire: bytes = field(init=False, repr=False, compare=False)
@@ -75,7 +76,7 @@ class Alive:
 
 @dataclass(frozen=True, slots=True)
 class Suspect:
-    """News: `accuser` had no answer from this member."""
+    """An update: `accuser` had no answer from a member."""
 
     name: str
     incarnation: int
@@ -88,7 +89,7 @@ class Suspect:
 
 @dataclass(frozen=True, slots=True)
 class Dead:
-    """News: this member is dead; or, when it says so of itself, it has left."""
+    """An update: a member is dead or, if it is itself the `accuser`, has left."""
 
     name: str
     incarnation: int
@@ -109,12 +110,14 @@ Update = Alive | Suspect | Dead
 
 @dataclass(frozen=True, slots=True)
 class Ping:
+    """A request to answer with an Ack of the same nonce."""
+
     nonce: int
 
 
 @dataclass(frozen=True, slots=True)
 class PingRequest:
-    """Ping `target` for me: answer Ack when it answers, Nack when it does not."""
+    """A request to ping `target` for the sender: answer Ack when it answers, Nack when it does not."""
 
     nonce: int
     target: str
@@ -132,20 +135,24 @@ class Nack:
 
 @dataclass(frozen=True, slots=True)
 class Gossip:
-    """Nothing but its updates."""
+    """A message that carries nothing but updates."""
 
 
 @dataclass(frozen=True, slots=True)
 class SyncDigest:
-    """A digest of each bucket of my member table; answer with what you hold of the buckets that differ."""
+    """The digest of each bucket of the sender's member table.
+
+    The receiver answers with its own entries in the buckets that differ.
+    """
 
     digests: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class SyncState:
-    """A page of my member table. `buckets` says, bit by bit, what it was cut from; `answer` asks for yours of the
-    same.
+    """A page of the sender's member table.
+
+    `buckets` says, bit by bit, which buckets it is from; `answer` asks for the receiver's entries in the same buckets.
     """
 
     buckets: int
@@ -155,7 +162,7 @@ class SyncState:
 
 @dataclass(frozen=True, slots=True)
 class DialRequest:
-    """Try to connect to `target` (at the address you know it by) and tell me what came of it."""
+    """A request to connect to `target`, at the address the receiver knows it by, and to report the result."""
 
     nonce: int
     target: str
@@ -163,8 +170,10 @@ class DialRequest:
 
 @dataclass(frozen=True, slots=True)
 class DialReport:
+    """The answer to a DialRequest."""
+
     nonce: int
-    verdict: Verdict
+    verdict: ProbeVerdict
 
 
 Body = Ping | PingRequest | Ack | Nack | Gossip | SyncDigest | SyncState | DialRequest | DialReport
@@ -172,8 +181,9 @@ Body = Ping | PingRequest | Ack | Nack | Gossip | SyncDigest | SyncState | DialR
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A body and the news it carries along. `session` and `sequence` are the sender's, and make a replay
-    recognisable.
+    """A body and the updates it carries along.
+
+    `session` and `sequence` are the sender's, and make a replay recognisable.
     """
 
     sender: str
@@ -190,7 +200,7 @@ def encode(message: Message) -> bytes:
         raise BadMessage(f"{len(message.updates)} updates in one message, at most {MAX_UPDATES} travel")
     parts = [
         _HEAD.pack(VERSION, kind, message.session, message.sequence),
-        text(message.sender),
+        encode_text(message.sender),
         writer(body),
         bytes([len(message.updates)]),
         *(update.wire for update in message.updates),
@@ -202,7 +212,7 @@ def encode(message: Message) -> bytes:
 
 
 def encoded_size(message: Message) -> int:
-    """What `encode` would yield, without doing it: the simulator counts millions of these."""
+    """Return the length of what `encode` would return, without encoding: the simulator counts millions of messages."""
     _, writer = _WRITERS[type(message.body)]
     size = _HEAD.size + 2 + len(message.sender) + len(writer(message.body))
     for update in message.updates:
@@ -211,6 +221,7 @@ def encoded_size(message: Message) -> int:
 
 
 def decode(encoded: bytes) -> Message:
+    """Return the message in these bytes, or raise BadMessage."""
     if len(encoded) > MAX_MESSAGE:
         raise BadMessage(f"a message of {len(encoded)} bytes, at most {MAX_MESSAGE} are read")
     reader = Reader(encoded)
@@ -222,7 +233,7 @@ def decode(encoded: bytes) -> Message:
     try:
         session = reader.u64(MAX_SESSION)
         sequence = reader.u64(MAX_NONCE)
-        sender = _name(reader)
+        sender = _read_name(reader)
         body = _READERS[Kind(kind)](reader)
         updates = tuple(_read_update(reader) for _ in range(reader.u8()))
     except BadRecord as error:
@@ -233,15 +244,15 @@ def decode(encoded: bytes) -> Message:
 
 def encode_record(record: MemberRecord) -> bytes:
     parts = [
-        text(record.name),
-        text(record.address, wide=True),
+        encode_text(record.name),
+        encode_text(record.address, wide=True),
         _U64.pack(record.incarnation),
         _U64.pack(record.session),
     ]
     parts.append(bytes([len(record.labels)]))
     for key, value in record.labels:
-        parts += [text(key), text(value)]
-    parts.append(blob(record.metadata))
+        parts += [encode_text(key), encode_text(value)]
+    parts.append(encode_blob(record.metadata))
     return b"".join(parts)
 
 
@@ -256,9 +267,10 @@ def read_record(reader: Reader) -> MemberRecord:
 
 
 def _accusation(state: State, name: str, incarnation: int, accuser: str) -> bytes:
-    """A member that leaves accuses itself; its name then stands once, so that LEFT has one encoding."""
-    head = bytes([state]) + text(name) + _U64.pack(incarnation)
-    return head if state is State.LEFT else head + text(accuser)
+    """Encode an accusation. A member that leaves accuses itself; its name is then written once, so that LEFT has one
+    encoding."""
+    head = bytes([state]) + encode_text(name) + _U64.pack(incarnation)
+    return head if state is State.LEFT else head + encode_text(accuser)
 
 
 def _read_update(reader: Reader) -> Update:
@@ -267,16 +279,16 @@ def _read_update(reader: Reader) -> Update:
         return Alive(read_record(reader))
     if state not in (State.SUSPECT, State.DEAD, State.LEFT):
         raise BadMessage(f"unknown kind of update {state}")
-    name, incarnation = _name(reader), reader.u64(MAX_INCARNATION)
+    name, incarnation = _read_name(reader), reader.u64(MAX_INCARNATION)
     if state == State.LEFT:
         return Dead(name, incarnation, name)
-    accuser = _name(reader)
+    accuser = _read_name(reader)
     if accuser == name:
         raise BadMessage(f"{name} accuses itself")
     return Suspect(name, incarnation, accuser) if state == State.SUSPECT else Dead(name, incarnation, accuser)
 
 
-def _name(reader: Reader) -> str:
+def _read_name(reader: Reader) -> str:
     name = reader.text()
     check_name(name)
     return name
@@ -287,7 +299,7 @@ def _write_nonce(body: Ping | Ack | Nack) -> bytes:
 
 
 def _write_request(body: PingRequest | DialRequest) -> bytes:
-    return _U64.pack(body.nonce) + text(body.target)
+    return _U64.pack(body.nonce) + encode_text(body.target)
 
 
 def _write_nothing(body: Gossip) -> bytes:
@@ -333,12 +345,12 @@ def _read_entry(reader: Reader) -> tuple[State, MemberRecord]:
 
 def _read_report(reader: Reader) -> DialReport:
     nonce, verdict = reader.u64(MAX_NONCE), reader.u8()
-    if verdict not in Verdict.__members__.values():
+    if verdict not in ProbeVerdict.__members__.values():
         raise BadMessage(f"unknown verdict {verdict}")
-    return DialReport(nonce, Verdict(verdict))
+    return DialReport(nonce, ProbeVerdict(verdict))
 
 
-# A writer takes exactly the body it stands beside, which a table cannot say in types.
+# A writer takes exactly the body type of its row, which the type of the table cannot express.
 _WRITERS: dict[type, tuple[Kind, Callable[..., bytes]]] = {
     Ping: (Kind.PING, _write_nonce),
     PingRequest: (Kind.PING_REQUEST, _write_request),
@@ -353,12 +365,12 @@ _WRITERS: dict[type, tuple[Kind, Callable[..., bytes]]] = {
 
 _READERS: dict[Kind, Callable[[Reader], Body]] = {
     Kind.PING: lambda reader: Ping(reader.u64(MAX_NONCE)),
-    Kind.PING_REQUEST: lambda reader: PingRequest(reader.u64(MAX_NONCE), _name(reader)),
+    Kind.PING_REQUEST: lambda reader: PingRequest(reader.u64(MAX_NONCE), _read_name(reader)),
     Kind.ACK: lambda reader: Ack(reader.u64(MAX_NONCE)),
     Kind.NACK: lambda reader: Nack(reader.u64(MAX_NONCE)),
     Kind.GOSSIP: lambda reader: Gossip(),
     Kind.SYNC_DIGEST: _read_digest,
     Kind.SYNC_STATE: _read_state,
-    Kind.DIAL_REQUEST: lambda reader: DialRequest(reader.u64(MAX_NONCE), _name(reader)),
+    Kind.DIAL_REQUEST: lambda reader: DialRequest(reader.u64(MAX_NONCE), _read_name(reader)),
     Kind.DIAL_REPORT: _read_report,
 }

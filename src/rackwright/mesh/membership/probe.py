@@ -1,5 +1,6 @@
-"""Probing: one member after another, then through others, and an honest verdict. Only starts suspicions; never ends
-them.
+"""Probing of members: one after another, and through others if one does not answer.
+
+A probe only starts suspicions, and never ends them.
 """
 
 from collections import deque
@@ -11,13 +12,15 @@ from rackwright.mesh.membership.member_updates import Membership
 from rackwright.mesh.membership.messages import Ack, Nack, Ping, PingRequest, Suspect
 
 ANSWERS_REMEMBERED = 16
-"""So many answers in a row tell how fast this network is."""
+"""So many answers in a row show how fast this network is."""
 SLOWER_THAN_USUAL = 4
-"""An answer that takes so many times the slowest of them is not worth waiting for alone."""
+"""After so many times the slowest of these answers, others are asked too."""
 
 
 @dataclass(slots=True)
 class _Probe:
+    """The probe that is under way."""
+
     nonce: int
     target: str
     sent: float
@@ -27,14 +30,16 @@ class _Probe:
 
 @dataclass(slots=True)
 class _Relay:
-    """A ping we send for someone else."""
+    """A ping that we send for another member."""
 
-    asked_by: str
-    their_nonce: int
+    requester: str
+    requester_nonce: int
     target: str
 
 
 class Prober:
+    """Probes members in turn, and relays probes of others."""
+
     __slots__ = ("_answers", "_current", "_membership", "_relays")
 
     def __init__(self, membership: Membership) -> None:
@@ -44,12 +49,13 @@ class Prober:
         self._answers: deque[float] = deque(maxlen=ANSWERS_REMEMBERED)
 
     def start(self) -> None:
-        """Members that start together must not probe together."""
+        """Start probing, at a random phase: members that start together must not probe together."""
         membership = self._membership
         phase = membership.rng.random() * membership.config.probe_interval
         membership.timers.at(membership.now + phase, self._tick)
 
     def _tick(self) -> None:
+        """End the probe of the last interval, and start the next one."""
         membership = self._membership
         if membership.leaving:
             return
@@ -62,9 +68,9 @@ class Prober:
 
     def _next_target(self) -> str | None:
         membership = self._membership
-        while (soon := membership.next_opinion()) is not None:
-            if self._may_be_probed(soon):
-                return soon
+        while (urgent := membership.next_urgent_probe()) is not None:
+            if self._may_be_probed(urgent):
+                return urgent
         rounds_ended = 0
         while rounds_ended < 2:
             name = membership.table.next_in_round(membership.rng)
@@ -85,12 +91,12 @@ class Prober:
         self._current = probe
         membership.counters.probes += 1
         membership.send(target, Ping(probe.nonce))
-        membership.timers.at(membership.now + self._patience(), self._no_answer_yet, probe)
+        membership.timers.at(membership.now + self._answer_timeout(), self._no_answer_yet, probe)
 
-    def _patience(self) -> float:
-        """How long to wait before others are asked too: less than `probe_timeout` while all answer at once.
+    def _answer_timeout(self) -> float:
+        """Return how long to wait before others are asked too: less than `probe_timeout` while all answer at once.
 
-        One lost or slow answer, or a doubt in ourselves, and we are as patient as we were told to be.
+        After one lost or slow answer, or while we doubt ourselves, it is the full `probe_timeout`.
         """
         config = self._membership.config
         if len(self._answers) < ANSWERS_REMEMBERED or self._membership.awareness.score:
@@ -98,7 +104,8 @@ class Prober:
         return min(max(SLOWER_THAN_USUAL * max(self._answers), config.nack_timeout), config.probe_timeout)
 
     def _no_answer_yet(self, probe: _Probe) -> None:
-        """Ask others, and ask again ourselves over a sure channel: a lost packet is no reason to talk about anyone."""
+        """Ask others to ping the target, and ping it again over a reliable channel: a lost packet must accuse
+        nobody."""
         if self._current is not probe:
             return
         membership = self._membership
@@ -113,6 +120,7 @@ class Prober:
         membership.send(probe.target, Ping(probe.nonce), reliable=True)
 
     def _failed(self, probe: _Probe) -> None:
+        """End a probe that had no answer: suspect its target."""
         membership = self._membership
         self._current = None
         membership.counters.probes_failed += 1
@@ -123,10 +131,10 @@ class Prober:
 
     # -- messages ------------------------------------------------------------------------------------------------------
 
-    def ping(self, source: str, body: Ping) -> None:
+    def receive_ping(self, source: str, body: Ping) -> None:
         self._membership.send(source, Ack(body.nonce))
 
-    def ack(self, source: str, body: Ack) -> None:
+    def receive_ack(self, source: str, body: Ack) -> None:
         probe = self._current
         if probe is not None and body.nonce == probe.nonce:
             if source == probe.target or source in probe.relays:
@@ -137,18 +145,18 @@ class Prober:
         relay = self._relays.get(body.nonce)
         if relay is not None and relay.target == source:
             del self._relays[body.nonce]
-            self._membership.send(relay.asked_by, Ack(relay.their_nonce))
+            self._membership.send(relay.requester, Ack(relay.requester_nonce))
 
-    def nack(self, source: str, body: Nack) -> None:
+    def receive_nack(self, source: str, body: Nack) -> None:
         probe = self._current
         if probe is None or body.nonce != probe.nonce or source not in probe.relays:
             return
         probe.nacks.add(source)
-        # All relays say no, and we have no doubt in ourselves: the rest of the interval would tell nothing new.
+        # All relays had no answer, and we do not doubt ourselves: the end of the interval would bring nothing new.
         if len(probe.nacks) == len(probe.relays) and self._membership.awareness.score == 0:
             self._failed(probe)
 
-    def ping_request(self, source: str, body: PingRequest) -> None:
+    def receive_ping_request(self, source: str, body: PingRequest) -> None:
         membership = self._membership
         if not self._may_be_probed(body.target):
             return
@@ -158,19 +166,19 @@ class Prober:
         nonce = next(membership.nonces)
         self._relays[nonce] = _Relay(source, body.nonce, body.target)
         membership.send(body.target, Ping(nonce))
-        membership.timers.at(membership.now + membership.config.nack_timeout, self._relay_silent, nonce)
+        membership.timers.at(membership.now + membership.config.nack_timeout, self._relay_timed_out, nonce)
         # The answer is passed on even after the nack, as long as the prober may still be waiting.
-        membership.timers.at(membership.now + membership.config.probe_interval, self._relay_over, nonce)
+        membership.timers.at(membership.now + membership.config.probe_interval, self._end_relay, nonce)
 
-    def _relay_silent(self, nonce: int) -> None:
+    def _relay_timed_out(self, nonce: int) -> None:
         relay = self._relays.get(nonce)
         if relay is not None:
-            self._membership.send(relay.asked_by, Nack(relay.their_nonce))
+            self._membership.send(relay.requester, Nack(relay.requester_nonce))
 
-    def _relay_over(self, nonce: int) -> None:
+    def _end_relay(self, nonce: int) -> None:
         self._relays.pop(nonce, None)
 
     def was_paused(self) -> None:
-        """Whatever we waited for may have come and gone unheard: no verdict."""
+        """Drop all probes after a pause of this process: their answers may have been missed."""
         self._current = None
         self._relays.clear()

@@ -5,16 +5,18 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class SwimConfig:
+    """The settings of one membership machine. Times are in seconds."""
+
     probe_interval: float = 1.0
     probe_timeout: float = 0.5
     indirect_probes: int = 3
-    # How long a relay waits for the target before it says so. Short, because a LAN answers in milliseconds: when
-    # every relay has said no, the prober need not wait for the end of its interval.
+    # How long a relay waits for the target before it sends a nack. Short, because a LAN answers in milliseconds: when
+    # every relay has sent one, the prober need not wait for the end of its interval.
     nack_timeout: float = 0.2
 
     suspicion_multiplier: int = 4
     suspicion_max_multiplier: int = 6
-    # How many others, in the mean, look at a suspect at once instead of when its turn comes.
+    # How many others, in the mean, probe a suspect at once instead of when its turn comes.
     second_opinions: int = 6
     awareness_max: int = 8
 
@@ -27,7 +29,7 @@ class SwimConfig:
     sync_interval: float = 30.0
     sync_retry: float = 1.0
     syncs_answered_per_second: int = 20
-    # A dead member is looked up again now and then, or two halves of a healed partition would never meet.
+    # How often a dead member is tried again: else two halves of a healed partition would never meet.
     reconnect_interval: float = 10.0
     gone_retention: float = 24 * 3600.0
 
@@ -35,8 +37,8 @@ class SwimConfig:
     dial_helpers: int = 2
     dial_rounds: int = 3
 
-    # A clock this far past our own deadline means that we were not running. Nobody else is to blame for what was
-    # missed.
+    # A clock this far past our own deadline means that this process did not run: no other member is to blame for what
+    # was missed.
     pause_threshold: float = 0.5
 
     max_members: int = 20_000

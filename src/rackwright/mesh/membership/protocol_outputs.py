@@ -1,4 +1,4 @@
-"""What the membership machine asks of its caller: send this, tell people that, try to dial."""
+"""The outputs of the membership machine, which its caller carries out: messages, events, and connections to try."""
 
 import enum
 from dataclasses import dataclass
@@ -8,6 +8,8 @@ from rackwright.mesh.membership.messages import Message
 
 
 class EventKind(enum.Enum):
+    """What happened to a member."""
+
     JOINED = "joined"  # a member that was not known, or had left
     ALIVE = "alive"  # a suspect that refuted, or a dead member that is back
     SUSPECT = "suspect"
@@ -22,7 +24,7 @@ class Send:
     """Send `message` to the member named `to`.
 
     With `reliable` the transport connects first if it must, and retries until its own timeout; without, it may drop the
-    message, for what is late by a second is worth nothing.
+    message, for one that is late by a second is worth nothing.
     """
 
     to: str
@@ -32,15 +34,15 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class Event:
+    """Something happened to a member, to be told to people."""
+
     kind: EventKind
     member: MemberRecord
 
 
 @dataclass(frozen=True, slots=True)
 class Dial:
-    """Open a *new* connection to `peer` now, and report `connection_refused` or `connected`; report nothing on a
-    timeout.
-    """
+    """Open a *new* connection to `peer` now, and call `connection_refused` or `connected`; neither on a timeout."""
 
     peer: str
 

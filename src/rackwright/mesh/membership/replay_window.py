@@ -1,7 +1,7 @@
-"""The replay window: which messages of which sender were seen already. Pure and bounded.
+"""The replay window: remembers which messages of each sender were seen already. Pure and bounded.
 
 A sender numbers its messages through one boot session, and its sessions through its life. An earlier session, a number
-seen before, or one so old that nobody remembers, is refused. What is remembered of a sender is three integers.
+seen before, or one older than the window, is refused. Three integers are remembered of each sender.
 """
 
 from rackwright.mesh.membership.messages import Message
@@ -11,6 +11,8 @@ _MASK = (1 << WINDOW) - 1
 
 
 class ReplayGuard:
+    """The windows of up to `limit` senders."""
+
     __slots__ = ("_limit", "_seen")
 
     def __init__(self, limit: int) -> None:
@@ -21,14 +23,14 @@ class ReplayGuard:
         return len(self._seen)
 
     def accept(self, message: Message) -> bool:
-        """Whether this message is new. Remembers it if so."""
+        """Return whether a message is new, and remember it if so."""
         sender, session, sequence = message.sender, message.session, message.sequence
-        known = self._seen.get(sender)
-        if known is None:
+        window = self._seen.get(sender)
+        if window is None:
             self._make_room()
             self._seen[sender] = (session, sequence, 1)
             return True
-        last_session, highest, mask = known
+        last_session, highest, mask = window
         if session != last_session:
             if session < last_session:
                 return False
@@ -47,8 +49,9 @@ class ReplayGuard:
         self._seen.pop(sender, None)
 
     def _make_room(self) -> None:
-        """Senders are members (their certificate says so), so this is met only by a cluster beyond its configured
-        size.
+        """Forget the oldest sender at the limit.
+
+        Senders are members, as their certificates prove, so only a cluster beyond its configured size gets here.
         """
         if len(self._seen) >= self._limit:
             del self._seen[next(iter(self._seen))]

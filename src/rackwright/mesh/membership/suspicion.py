@@ -1,21 +1,22 @@
-"""How long a suspect has to refute: Lifeguard's arithmetic, and the one object that holds a running suspicion.
+"""How long a suspect has to refute: Lifeguard's arithmetic, and the object that holds a running suspicion.
 
-A suspicion starts long and every independent accuser shortens it, because the one who accuses first may be the slow
-one.
+A suspicion starts long and every independent accuser shortens it, because the first accuser may be the slow member.
 """
 
 import math
 
 
 def suspicion_timeout(multiplier: int, members: int, interval: float) -> float:
-    """The shortest suspicion. It grows with the logarithm of the cluster, as the time gossip needs to reach all
-    does.
-    """
+    """Return the shortest suspicion. It grows with the logarithm of the cluster's size, like the time in which gossip
+    reaches all."""
     return multiplier * max(1.0, math.log10(max(1, members))) * interval
 
 
 def timeout_after(confirmations: int, needed: int, shortest: float, longest: float) -> float:
-    """Falls from longest to shortest with the *logarithm* of the confirmations: the first ones tell the most."""
+    """Return how long a suspicion lasts after so many confirmations.
+
+    It falls from longest to shortest with the *logarithm* of the confirmations: the first ones count the most.
+    """
     if needed < 1:
         return shortest
     fraction = math.log(confirmations + 1) / math.log(needed + 1)
@@ -23,13 +24,14 @@ def timeout_after(confirmations: int, needed: int, shortest: float, longest: flo
 
 
 def confirmations_needed(multiplier: int, members: int) -> int:
-    """None, where there are not enough others (besides suspect and accuser) to give them."""
+    """Return how many confirmations make a suspicion shortest; 0 where there are not enough other members to give them,
+    besides suspect and accuser."""
     needed = multiplier - 2
     return needed if members - 2 >= needed else 0
 
 
 class Suspicion:
-    """One member under suspicion: who accuses, since when, until when."""
+    """The suspicion against one member: its accusers, its start and its deadline."""
 
     __slots__ = ("_accusers", "_longest", "_needed", "_shortest", "start")
 
@@ -41,7 +43,7 @@ class Suspicion:
         self.start = start
 
     def confirm(self, accuser: str) -> bool:
-        """Whether this accuser counts: a new one, while more are needed. One voice is never counted twice."""
+        """Add an accuser; return whether it counts: if it is new, while more are needed. None is counted twice."""
         if accuser in self._accusers or len(self._accusers) > self._needed:
             return False
         self._accusers.add(accuser)

@@ -1,7 +1,7 @@
 """The membership machine: SWIM with Lifeguard's refinements, as a pure function of messages and a clock.
 
-No I/O and no clock of its own. Every input returns what to do about it: messages to send, events to tell, peers to
-dial. The caller gives the time in seconds (a monotonic clock; steps of it are survived), calls `tick` when
+No I/O and no clock of its own. Every input returns outputs: messages to send, events to report, peers to dial. The
+caller gives the time in seconds (a monotonic clock; steps of it are survived), calls `tick` when
 `next_deadline()` is reached, and hands in what the transport has authenticated. So the same machine runs in an agent
 and, ten thousand times, in `lab/mesh_simulator.py`.
 """
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 
 from rackwright.mesh.membership.death_inquiry import Inquirer
 from rackwright.mesh.membership.member import Entry, MemberRecord, State
-from rackwright.mesh.membership.member_table import Base
+from rackwright.mesh.membership.member_table import SharedBase
 from rackwright.mesh.membership.member_updates import Counters, Membership
 from rackwright.mesh.membership.messages import (
     Ack,
@@ -50,37 +50,39 @@ __all__ = [
 
 
 class Swim:
-    """One member's view of all.
+    """One member's view of all members, kept up to date by the protocol.
 
     `me.session` must be higher than at any earlier start of this member, or others take its messages for replays:
     keep it on disk, and take the larger of that plus one and the wall clock in microseconds. The incarnation starts
-    there too, so that a member that comes back outbids whatever is told of its past, even before anyone can reach it.
+    there too, so that a member that comes back outbids all updates about its past, even before others can reach it.
     """
 
-    __slots__ = ("_handlers", "_inquirer", "_membership", "_prober", "_replay", "_shift", "_started", "_syncer")
+    __slots__ = ("_clock_offset", "_handlers", "_inquirer", "_membership", "_prober", "_replay", "_started", "_syncer")
 
-    def __init__(self, config: SwimConfig, me: MemberRecord, rng: random.Random, base: Base | None = None) -> None:
+    def __init__(
+        self, config: SwimConfig, me: MemberRecord, rng: random.Random, base: SharedBase | None = None
+    ) -> None:
         """`base` is a member list shared by the many machines of a simulation; an agent has none."""
         self._membership = Membership(config, me, rng, base)
         self._prober = Prober(self._membership)
         self._syncer = Syncer(self._membership)
         self._inquirer = Inquirer(self._membership)
         self._replay = ReplayGuard(config.max_members)
-        self._shift = 0.0  # from the caller's clock to ours, which never runs backwards
+        self._clock_offset = 0.0  # from the caller's clock to ours, which never runs backwards
         self._started = False
         self._handlers: dict[type, Callable[..., None]] = {
-            Ping: self._prober.ping,
-            PingRequest: self._prober.ping_request,
-            Ack: self._prober.ack,
-            Nack: self._prober.nack,
-            Gossip: _nothing_more,
-            SyncDigest: self._syncer.digest,
-            SyncState: self._syncer.state,
-            DialRequest: self._inquirer.request,
-            DialReport: self._inquirer.report,
+            Ping: self._prober.receive_ping,
+            PingRequest: self._prober.receive_ping_request,
+            Ack: self._prober.receive_ack,
+            Nack: self._prober.receive_nack,
+            Gossip: _receive_gossip,
+            SyncDigest: self._syncer.receive_digest,
+            SyncState: self._syncer.receive_state,
+            DialRequest: self._inquirer.receive_request,
+            DialReport: self._inquirer.receive_report,
         }
 
-    # -- what is known -------------------------------------------------------------------------------------------------
+    # -- queries -------------------------------------------------------------------------------------------------------
 
     @property
     def me(self) -> MemberRecord:
@@ -96,7 +98,7 @@ class Swim:
         return self._membership.awareness.score
 
     def members(self) -> list[Entry]:
-        """Everyone, this member among them, the dead and those that left too (for a day)."""
+        """Return all members, this one among them, the dead and those that left too (for a day)."""
         return list(self._membership.table)
 
     def member(self, name: str) -> Entry | None:
@@ -104,7 +106,7 @@ class Swim:
 
     @property
     def live(self) -> int:
-        """How many are alive or only suspected, this member among them."""
+        """The number of members that are alive or only suspected, this one among them."""
         return self._membership.table.live
 
     @property
@@ -113,18 +115,18 @@ class Swim:
 
     @property
     def has_said_goodbye(self) -> bool:
-        """After `leave`: whether the news has gone out often enough for the process to end."""
+        """Whether, after `leave`, the update has been sent often enough for the process to end."""
         return self._membership.leaving and not len(self._membership.queue)
 
     def next_deadline(self) -> float:
-        """When to call `tick`, in the caller's clock; infinite before `joined`."""
-        return self._membership.timers.next - self._shift
+        """Return when to call `tick`, in the caller's clock; infinite before `joined`."""
+        return self._membership.timers.next - self._clock_offset
 
     # -- inputs --------------------------------------------------------------------------------------------------------
 
     def joined(self, now: float, members: Iterable[MemberRecord] = ()) -> list[Output]:
-        """Start, knowing these members: none for the first of a cluster, at least one living for all others."""
-        self._enter(now)
+        """Start with these known members: none for the first of a cluster, at least one living for all others."""
+        self._advance_clock(now)
         membership = self._membership
         if not self._started:
             self._started = True
@@ -132,18 +134,20 @@ class Swim:
             self._syncer.start()
         for record in members:
             membership.apply(Alive(record), record.name)
-            self._syncer.soon()
-        return self._leave_with()
+            self._syncer.sync_now()
+        return self._finish_step()
 
     def tick(self, now: float) -> list[Output]:
-        self._enter(now)
-        return self._leave_with()
+        """Do what is due by now."""
+        self._advance_clock(now)
+        return self._finish_step()
 
     def receive(self, now: float, source: str, message: Message) -> list[Output]:
-        """`source` is the name in the certificate of whoever sent this. A message that claims another sender is
-        refused.
+        """Take a message.
+
+        `source` is the name in the sender's certificate; a message that claims another sender is refused.
         """
-        self._enter(now)
+        self._advance_clock(now)
         membership = self._membership
         if message.sender != source or source == membership.me.name:
             membership.counters.forged += 1
@@ -156,69 +160,74 @@ class Swim:
             for update in message.updates:
                 membership.apply(update, source)
             self._handlers[type(message.body)](source, message.body)
-        return self._leave_with()
+        return self._finish_step()
 
     def leave(self, now: float) -> list[Output]:
         """Say goodbye. Go on calling `tick` until `has_said_goodbye`, then end the process."""
-        self._enter(now)
+        self._advance_clock(now)
         membership = self._membership
         if not membership.leaving:
             membership.leaving = True
             membership.table.put(Entry(membership.me, State.LEFT, membership.now))
             membership.broadcast(Dead(membership.me.name, membership.me.incarnation, membership.me.name))
             membership.emit(EventKind.LEFT, membership.me)
-        return self._leave_with()
+        return self._finish_step()
 
     def set_metadata(self, now: float, metadata: bytes) -> list[Output]:
-        self._enter(now)
+        """Change this member's own metadata."""
+        self._advance_clock(now)
         if metadata != self.me.metadata:
             self._membership.announce(dataclasses.replace(self.me, metadata=metadata))
-        return self._leave_with()
+        return self._finish_step()
 
     def remove(self, now: float, name: str) -> list[Output]:
-        """Its certificate was revoked: forget it and hear nothing more by it or of it."""
-        self._enter(now)
+        """Forget a member whose certificate was revoked, and ignore all that comes from it or is about it."""
+        self._advance_clock(now)
         self._membership.remove(name)
         self._replay.forget(name)
-        return self._leave_with()
+        return self._finish_step()
 
     def readmit(self, name: str) -> None:
-        """It was invited anew under the same name."""
+        """Let a removed member come back: a server was invited anew under its name."""
         self._membership.removed.discard(name)
 
     # -- hints of the transport ----------------------------------------------------------------------------------------
 
     def connection_closed(self, now: float, peer: str) -> list[Output]:
-        """A kept connection to `peer` ended, and it was not we who ended it."""
-        self._enter(now)
-        self._inquirer.closed(peer)
-        return self._leave_with()
+        """Take the news that a connection to `peer` ended, and that we did not end it."""
+        self._advance_clock(now)
+        self._inquirer.connection_closed(peer)
+        return self._finish_step()
 
     def connection_refused(self, now: float, peer: str) -> list[Output]:
-        """The answer to a `Dial`: its host is there and says that nobody listens."""
-        self._enter(now)
-        self._inquirer.refused(peer)
-        return self._leave_with()
+        """Take the result of a `Dial`: the peer's host is there, but no process listens."""
+        self._advance_clock(now)
+        self._inquirer.connection_refused(peer)
+        return self._finish_step()
 
     def connected(self, now: float, peer: str) -> list[Output]:
-        """The answer to a `Dial`: somebody with the right certificate is there."""
-        self._enter(now)
+        """Take the result of a `Dial`: a process with the right certificate is there."""
+        self._advance_clock(now)
         self._inquirer.connected(peer)
-        return self._leave_with()
+        return self._finish_step()
 
     # -- time ----------------------------------------------------------------------------------------------------------
 
-    def _enter(self, now: float) -> None:
+    def _advance_clock(self, now: float) -> None:
+        """Advance our clock, and notice if this process was paused."""
         membership = self._membership
-        if now + self._shift < membership.now:
-            self._shift = membership.now - now
-        membership.now = now + self._shift
-        late = membership.now - membership.timers.next
-        if late > membership.config.pause_threshold:
-            self._was_paused(late)
+        if now + self._clock_offset < membership.now:
+            self._clock_offset = membership.now - now
+        membership.now = now + self._clock_offset
+        seconds_late = membership.now - membership.timers.next
+        if seconds_late > membership.config.pause_threshold:
+            self._was_paused(seconds_late)
 
     def _was_paused(self, seconds: float) -> None:
-        """We were stopped, or starved, or the clock jumped. Judge nobody by it, and ask what happened meanwhile."""
+        """Handle a pause: this process was stopped or starved, or the clock jumped.
+
+        No member is judged by what was missed, and another is asked what happened meanwhile.
+        """
         membership = self._membership
         membership.counters.pauses += 1
         membership.awareness.add(1)
@@ -226,15 +235,16 @@ class Swim:
         membership.was_paused(seconds)
         self._prober.was_paused()
         self._inquirer.was_paused()
-        self._syncer.soon()
+        self._syncer.sync_now()
 
-    def _leave_with(self) -> list[Output]:
+    def _finish_step(self) -> list[Output]:
+        """Run the timers that are due, and return the outputs."""
         membership = self._membership
         membership.timers.run(membership.now)
-        out = membership.out
-        membership.out = []
-        return out
+        outputs = membership.outputs
+        membership.outputs = []
+        return outputs
 
 
-def _nothing_more(source: str, body: Gossip) -> None:
-    """Gossip is nothing but its updates, which every message may carry."""
+def _receive_gossip(source: str, body: Gossip) -> None:
+    """Do nothing: gossip has only updates, which every message may carry, and they are applied before."""

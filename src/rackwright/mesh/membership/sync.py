@@ -1,8 +1,8 @@
-"""Comparing whole tables now and then, so that what gossip missed is found, and the halves of a partition meet again.
+"""Comparison of whole member tables now and then: it finds what gossip missed, and reunites the halves of a partition.
 
-Where memberlist sends the whole list, a digest of 64 buckets goes first, and only what differs follows: in a quiet
-cluster the load does not grow with the number of members. A peer's "dead" is taken as a suspicion, never as a fact:
-it may be old, and the member itself may be able to refute.
+Where memberlist sends the whole list, a digest of 64 buckets goes first, and only the entries that differ follow: in a
+quiet cluster the load does not grow with the number of members. A peer's "dead" is taken as a suspicion, never as a
+fact: it may be old, and the member itself may be able to refute.
 """
 
 import math
@@ -26,13 +26,16 @@ _SCALE_FROM = 32
 
 
 def sync_scale(interval: float, members: int) -> float:
-    """Memberlist's: above 32 members each doubling adds one interval."""
+    """Return the interval of comparisons, scaled as memberlist does: above 32 members each doubling adds one
+    interval."""
     if members <= _SCALE_FROM:
         return interval
     return interval * (math.ceil(math.log2(members) - math.log2(_SCALE_FROM)) + 1)
 
 
 class Syncer:
+    """Compares this member's table with those of others."""
+
     __slots__ = ("_answered", "_answered_since", "_membership")
 
     def __init__(self, membership: Membership) -> None:
@@ -41,6 +44,7 @@ class Syncer:
         self._answered_since = 0.0
 
     def start(self) -> None:
+        """Start comparing, at a random phase."""
         membership = self._membership
         scaled = sync_scale(membership.config.sync_interval, membership.table.live)
         membership.timers.at(membership.now + membership.rng.random() * scaled, self._tick)
@@ -55,36 +59,37 @@ class Syncer:
         membership.timers.at(
             membership.now + sync_scale(membership.config.sync_interval, membership.table.live), self._tick
         )
-        self._with_one(membership.others_alive)
+        self._send_digest(membership.others_alive)
 
-    def soon(self) -> None:
-        """After a join or a pause: compare now, and again every second until someone has answered."""
-        if self._membership.settled:
-            self._membership.settled = False
-            self._until_settled()
+    def sync_now(self) -> None:
+        """Compare now, and again every second until a member has answered: after a join or a pause."""
+        if self._membership.synced:
+            self._membership.synced = False
+            self._retry_until_synced()
 
-    def _until_settled(self) -> None:
+    def _retry_until_synced(self) -> None:
         membership = self._membership
-        if membership.settled or membership.leaving:
+        if membership.synced or membership.leaving:
             return
-        membership.timers.at(membership.now + membership.config.sync_retry, self._until_settled)
-        if not self._with_one(membership.others_live):
-            self._with_one(self._is_dead)
+        membership.timers.at(membership.now + membership.config.sync_retry, self._retry_until_synced)
+        if not self._send_digest(membership.others_live):
+            self._send_digest(self._is_dead)
 
     def _reconnect(self) -> None:
-        """Among many, a dead member is looked up about once an interval by all together, not by each."""
+        """Try a dead member again: about once an interval by all members together, not by each."""
         membership = self._membership
         if membership.leaving:
             return
         membership.timers.at(membership.now + membership.config.reconnect_interval, self._reconnect)
         gone = len(membership.table.gone)
         if gone and membership.rng.random() * max(1, membership.table.live - 1) < gone:
-            self._with_one(self._is_dead)
+            self._send_digest(self._is_dead)
 
     def _is_dead(self, entry: Entry) -> bool:
         return entry.state is State.DEAD
 
-    def _with_one(self, fits: Callable[[Entry], bool]) -> bool:
+    def _send_digest(self, fits: Callable[[Entry], bool]) -> bool:
+        """Send our digests to a random member that fits; return whether there is one."""
         membership = self._membership
         chosen = membership.table.sample(1, membership.rng, fits)
         for entry in chosen:
@@ -93,8 +98,11 @@ class Syncer:
 
     # -- messages ------------------------------------------------------------------------------------------------------
 
-    def digest(self, source: str, body: SyncDigest) -> None:
-        """Always answered, if only by an empty page: the one who asks must know that it is done."""
+    def receive_digest(self, source: str, body: SyncDigest) -> None:
+        """Answer digests with our entries in the buckets that differ.
+
+        Always answered, if only by an empty page: the peer must know that it is done.
+        """
         membership = self._membership
         if membership.now - self._answered_since >= 1.0:
             self._answered_since, self._answered = membership.now, 0
@@ -106,13 +114,14 @@ class Syncer:
         differing = sum(1 << bucket for bucket in range(SYNC_BUCKETS) if ours[bucket] != body.digests[bucket])
         self._send_pages(source, differing, answer=True)
 
-    def state(self, source: str, body: SyncState) -> None:
+    def receive_state(self, source: str, body: SyncState) -> None:
+        """Merge a page of a peer's table into ours, and send ours if the peer asks for it."""
         membership = self._membership
         for state, record in body.entries:
             self._merge(state, record, source)
-        if not membership.settled:
-            # Now that we know more than the one we came by, all shall hear of us.
-            membership.settled = True
+        if not membership.synced:
+            # Now that we know more than the member we joined by, all shall know of us.
+            membership.synced = True
             membership.broadcast(Alive(membership.me))
         if body.answer and body.buckets:
             self._send_pages(source, body.buckets, answer=False)
@@ -120,8 +129,8 @@ class Syncer:
     def _send_pages(self, to: str, buckets: int, answer: bool) -> None:
         pages = _pages(self._membership.table.in_buckets(buckets) if buckets else ())
         for number, page in enumerate(pages, start=1):
-            last = number == len(pages)
-            self._membership.send(to, SyncState(buckets, answer and last, tuple(page)), reliable=True)
+            is_last = number == len(pages)
+            self._membership.send(to, SyncState(buckets, answer and is_last, tuple(page)), reliable=True)
 
     def _merge(self, state: State, record: MemberRecord, source: str) -> None:
         membership = self._membership
@@ -135,6 +144,7 @@ class Syncer:
 
 
 def _pages(entries: Iterable[Entry]) -> list[list[tuple[State, MemberRecord]]]:
+    """Return the entries in pages that fit a message each; at least one page."""
     pages: list[list[tuple[State, MemberRecord]]] = [[]]
     room = _PAGE_BYTES
     for entry in entries:

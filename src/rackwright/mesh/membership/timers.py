@@ -1,5 +1,6 @@
-"""Deadlines of the membership machine, in its own time. A timer is never cancelled: who set it looks whether it still
-matters.
+"""The timers of the membership machine, in its own time.
+
+A timer is never cancelled: the handler checks whether it still matters.
 """
 
 import heapq
@@ -12,6 +13,8 @@ Handler = Callable[..., None]
 
 
 class Timers:
+    """Calls handlers at their times."""
+
     __slots__ = ("_heap", "_serial")
 
     def __init__(self) -> None:
@@ -23,17 +26,19 @@ class Timers:
 
     @property
     def next(self) -> float:
+        """The time of the next timer; infinite if there is none."""
         return self._heap[0][0] if self._heap else math.inf
 
     def __len__(self) -> int:
         return len(self._heap)
 
     def run(self, now: float) -> None:
+        """Call the handlers that are due."""
         heap = self._heap
         while heap and heap[0][0] <= now:
             _, _, handler, arguments = heapq.heappop(heap)
             handler(*arguments)
 
     def delay(self, seconds: float) -> None:
-        """Put everything off alike, as if the lost seconds had not been."""
+        """Put off all timers alike, as if the lost seconds had not passed."""
         self._heap = [(when + seconds, serial, handler, arguments) for when, serial, handler, arguments in self._heap]

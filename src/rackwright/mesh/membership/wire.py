@@ -1,5 +1,6 @@
-"""The bricks of the wire format: length-prefixed text and bytes, written and strictly read. No message is known
-here.
+"""The basic parts of the wire format: length-prefixed text and bytes, encoded and strictly read.
+
+No message is known here.
 """
 
 import struct
@@ -13,31 +14,35 @@ class BadMessage(ValueError):
     """Bytes that are no message, or a message that may not travel."""
 
 
-def text(value: str, *, wide: bool = False) -> bytes:
-    """Text with its length before it: one byte, or two where 255 is not enough."""
+def encode_text(value: str, *, wide: bool = False) -> bytes:
+    """Return a text with its length before it: one byte, or two (`wide`) where 255 is not enough."""
     encoded = value.encode("ascii")
     return (_U16.pack(len(encoded)) if wide else bytes([len(encoded)])) + encoded
 
 
-def blob(value: bytes) -> bytes:
+def encode_blob(value: bytes) -> bytes:
+    """Return bytes with their length before them."""
     return _U16.pack(len(value)) + value
 
 
 class Reader:
-    """Reads what the functions above wrote. Every step checks first that the bytes are there."""
+    """Reads what the functions above encoded. Every step checks first that the bytes are there."""
 
-    __slots__ = ("_at", "_encoded")
+    __slots__ = ("_encoded", "_position")
 
     def __init__(self, encoded: bytes) -> None:
         self._encoded = encoded
-        self._at = 0
+        self._position = 0
 
     def take(self, count: int) -> bytes:
-        end = self._at + count
+        """Return the next bytes."""
+        end = self._position + count
         if end > len(self._encoded):
-            raise BadMessage(f"cut short: {count} bytes expected at {self._at}, {len(self._encoded) - self._at} there")
-        taken = self._encoded[self._at : end]
-        self._at = end
+            raise BadMessage(
+                f"cut short: {count} bytes expected at {self._position}, {len(self._encoded) - self._position} there"
+            )
+        taken = self._encoded[self._position : end]
+        self._position = end
         return taken
 
     def u8(self) -> int:
@@ -59,7 +64,7 @@ class Reader:
             return encoded.decode("ascii")
         except UnicodeDecodeError as error:
             raise BadMessage(
-                f"text with a byte that is not ASCII at {self._at - len(encoded) + error.start}"
+                f"text with a byte that is not ASCII at {self._position - len(encoded) + error.start}"
             ) from error
 
     def blob(self) -> bytes:
@@ -70,8 +75,9 @@ class Reader:
 
     @property
     def at_end(self) -> bool:
-        return self._at == len(self._encoded)
+        return self._position == len(self._encoded)
 
     def end(self) -> None:
+        """Raise BadMessage if bytes are left."""
         if not self.at_end:
-            raise BadMessage(f"{len(self._encoded) - self._at} bytes too many after the message")
+            raise BadMessage(f"{len(self._encoded) - self._position} bytes too many after the message")

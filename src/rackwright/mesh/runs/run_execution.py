@@ -171,7 +171,7 @@ class RunExecution:
         while True:
             await asyncio.sleep(KEEP_SECONDS)
             try:
-                if not await self.store.etcd.keep(self.lease):
+                if not await self.store.etcd.keep_alive(self.lease):
                     raise Fenced("the lease ran out: this server was away for too long")
                 stored = await self.store.etcd.get(self.claimed.key)
                 if stored is None or stored.modified != self.claimed.modified:

@@ -128,10 +128,14 @@ class RunHandlers:
 
     async def _config(self, changes: dict[str, str]) -> dict[str, Any]:
         etcd, base = self.store.etcd, self._ports.config
-        config = await cluster_config.change(etcd, base, changes) if changes else await cluster_config.read(etcd)
+        config = (
+            await cluster_config.change_settings(etcd, base, changes)
+            if changes
+            else await cluster_config.read_settings(etcd)
+        )
         if changes:
             self._ports.log.warning("config_changed", settings=sorted(changes))
-        return {"config": config, "known": cluster_config.known()}
+        return {"config": config, "known": cluster_config.setting_names()}
 
     async def _repository(self, request: dict[str, Any]) -> dict[str, Any]:
         repositories = self._ports.repositories
@@ -157,7 +161,7 @@ class RunHandlers:
             )
         current, name = signers.current, str(request["name"])
         changed = current.with_key(name, str(request["key"])) if request["action"] == "add" else current.without(name)
-        sealed = trust.seal(changed, authority.key)
+        sealed = trust.sign_signers(changed, authority.key)
         await self.store.etcd.put(f"{run_model.TRUST}/signers", sealed)
         signers.take(sealed)
         self._ports.log.warning("signers_changed", version=changed.version, name=request["name"])

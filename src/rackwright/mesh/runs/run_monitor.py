@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from rackwright.mesh.datastore import cluster_config
-from rackwright.mesh.datastore.cluster_config import overridden
+from rackwright.mesh.datastore.cluster_config import apply_overrides
 from rackwright.mesh.datastore.datastore_settings import DatastoreConfig
 from rackwright.mesh.datastore.lock import Lock
 from rackwright.mesh.errors import Fenced, NoDatastore, Rejected
@@ -75,7 +75,7 @@ class RunMonitor:
             await self._check_run(run)
         if time.monotonic() - self._last_deletion > DELETE_SECONDS:
             self._last_deletion = time.monotonic()
-            config = overridden(self._ports.config, await cluster_config.read(self.store.etcd))
+            config = apply_overrides(self._ports.config, await cluster_config.read_settings(self.store.etcd))
             before = time.time() - config.event_hours * 3600
             await self.events.delete_old(before)
             if count := await self.store.delete_old_runs(before):

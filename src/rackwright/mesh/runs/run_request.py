@@ -37,7 +37,7 @@ def seal_request(request: RunRequest, hidden: dict[str, Any], published: dict[st
     from rackwright.mesh.identity.server_identity import read_certificate
 
     ca = read_certificate(ca_pem, "cluster's CA")
-    keys = {name: sealing.key_of(name, record.encode(), ca) for name, record in published.items()}
+    keys = {name: sealing.verify_seal_record(name, record.encode(), ca) for name, record in published.items()}
     return replace(request, sealed=sealing.seal(hidden, keys, request.dump_without_sealed()))
 
 

@@ -35,7 +35,7 @@ class RunTrust:
     ) -> None:
         self._name, self._identity, self._etcd, self._refusals, self._log = name, identity, etcd, refusals, log
         self.signers = SignersFile(folder, identity.current.ca)
-        self.seal_key = sealing.own_key(folder)
+        self.seal_key = sealing.load_seal_key(folder)
 
     @property
     def cluster(self) -> str:

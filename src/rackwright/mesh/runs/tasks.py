@@ -114,7 +114,9 @@ class TaskRunner:
     async def _publish_seal(self) -> None:
         """Publish the key that secrets are sealed to; again whenever the certificate that signs it was renewed."""
         identity = self._ports.identity.current
-        await self._publish(f"{sealing.SEALS}{self._name}", sealing.record(identity, self._trust.seal_key.public_key()))
+        await self._publish(
+            f"{sealing.SEALS}{self._name}", sealing.make_seal_record(identity, self._trust.seal_key.public_key())
+        )
         self._published_identity = identity
 
     async def _publish(self, key: str, value: bytes) -> None:

@@ -1,6 +1,6 @@
-"""The little HTTP/1.1 the mesh speaks: one strict request head, one bounded body, one answer.
+"""The small part of HTTP/1.1 that the mesh speaks: one strict request head, one bounded body, one response.
 
-Whatever is not exactly that is refused, because this is what strangers can reach. Which paths exist is `transport.py`.
+Anything else is refused, because strangers can reach this. Which paths exist is `transport.py`.
 """
 
 import asyncio
@@ -28,6 +28,8 @@ REASONS |= {409: "Conflict", 429: "Too Many Requests", 502: "Bad Gateway", 503: 
 
 @dataclass(frozen=True)
 class Request:
+    """A request, with the peer that sent it (None: it showed no certificate) and the address it came from."""
+
     method: str
     path: str
     body: bytes
@@ -36,6 +38,7 @@ class Request:
     upgrade: str = ""
 
     def json(self) -> dict[str, Any]:
+        """Return the body as a JSON object, or raise BadRequest."""
         try:
             content = json.loads(self.body)
         except (ValueError, RecursionError) as problem:
@@ -47,12 +50,14 @@ class Request:
 
 @dataclass(frozen=True)
 class Response:
+    """A status, and a JSON object as the body."""
+
     status: int
     content: dict[str, Any]
 
 
 def parse_head(head: bytes) -> tuple[str, str, dict[str, str]]:
-    """Method, path and headers (names in lower case) of a head that ends with an empty line."""
+    """Return the method, the path and the headers (names in lower case) of a head that ends with an empty line."""
     try:
         first, *lines = head.decode("ascii").removesuffix("\r\n\r\n").split("\r\n")
     except UnicodeDecodeError as problem:
@@ -72,6 +77,7 @@ def parse_head(head: bytes) -> tuple[str, str, dict[str, str]]:
 
 
 async def read_request(reader: asyncio.StreamReader, peer: Peer | None, source: str) -> Request:
+    """Read a request, or raise BadRequest."""
     try:
         async with asyncio.timeout(READ_SECONDS):
             method, path, headers = parse_head(await reader.readuntil(b"\r\n\r\n"))
@@ -86,7 +92,8 @@ async def read_request(reader: asyncio.StreamReader, peer: Peer | None, source: 
     return Request(method, path, body, peer, source, headers.get("upgrade", ""))
 
 
-def render(response: Response) -> bytes:
+def render_response(response: Response) -> bytes:
+    """Return the bytes of a response."""
     body = json.dumps(response.content).encode()
     head = [
         f"HTTP/1.1 {response.status} {REASONS[response.status]}",
@@ -98,24 +105,26 @@ def render(response: Response) -> bytes:
 
 
 def upgrade_request(host: str) -> bytes:
+    """Return the request to turn a connection into a stream."""
     lines = [f"GET {STREAM} HTTP/1.1", f"Host: {host}", "Connection: Upgrade", f"Upgrade: {UPGRADE}"]
     return "\r\n".join(lines).encode() + b"\r\n\r\n"
 
 
-def upgraded(advertise: str) -> bytes:
-    """The answer that turns the connection into a stream. It says where the member is to be reached by others, for who
-    dialled may have come by another name or address.
+def upgrade_response(advertise: str) -> bytes:
+    """Return the response that turns the connection into a stream.
+
+    It carries the address at which others reach this member, for the peer may have dialled another name or address.
     """
     lines = [f"HTTP/1.1 101 {REASONS[101]}", "Connection: Upgrade", f"Upgrade: {UPGRADE}", f"Advertise: {advertise}"]
     return "\r\n".join(lines).encode() + b"\r\n\r\n"
 
 
-def advertised(head: bytes) -> str | None:
-    """The address in the head of an answer that turned the connection into a stream; None if it did not."""
+def read_advertised(head: bytes) -> str | None:
+    """Return the address in the head of a response that turned the connection into a stream; None if it did not."""
     if not head.startswith(b"HTTP/1.1 101 "):
         return None
-    found = re.search(rb"\r\nAdvertise: ([\x21-\x7e]{1,270})\r\n", head)
-    return found[1].decode("ascii") if found else None
+    header = re.search(rb"\r\nAdvertise: ([\x21-\x7e]{1,270})\r\n", head)
+    return header[1].decode("ascii") if header else None
 
 
 async def call(
@@ -126,7 +135,10 @@ async def call(
     content: dict[str, Any],
     server: str | None = None,
 ) -> Response:
-    """Ask a member something. `server` is the name its certificate must carry, where the context checks names."""
+    """Send a request to a member and return its response.
+
+    `server` is the name that its certificate must carry, where the context checks names.
+    """
     body = json.dumps(content).encode()
     lines = [f"{method} {path} HTTP/1.1", f"Host: {server or 'mesh'}", f"Content-Length: {len(body)}"]
     try:

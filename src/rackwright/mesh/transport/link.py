@@ -1,4 +1,4 @@
-"""One kept connection to a member: frames of a kind and a bounded length over an established TLS stream.
+"""A link: one lasting connection to a member, with frames of a kind and a bounded length over a TLS stream.
 
 A frame is one byte of kind, three of length, and the payload. A link that ends after a goodbye was closed on purpose;
 one that ends without was cut. Who may have a link, and how many, is `transport.py`.
@@ -15,21 +15,21 @@ from rackwright.mesh.transport.tls import Peer
 HEADER = 4
 MAX_MESSAGE = 64 * 1024
 MAX_UNSENT = 256 * 1024
-"""Beyond this a peer is too slow for gossip: what may be lost is dropped."""
+"""Bytes. Beyond this a peer is too slow for gossip: messages that may be lost are dropped."""
 MAX_STUCK = 2 * MAX_BYTES
-"""Beyond this it is too slow for anything: the link is cut."""
+"""Bytes. Beyond this a peer is too slow for anything: the link is cut."""
 PAYLOAD_SECONDS = 10.0
 GOODBYE_SECONDS = 2.0
 
 
 class Kind(enum.IntEnum):
-    """Only append: members of two versions talk to each other."""
+    """The kind of a frame. Only append: members of two versions talk to each other."""
 
     MESSAGE = 0
     BYE = 1
     REVOCATIONS_VERSION = 2
     REVOCATIONS = 3
-    LOOK = 4  # there is news for you in the datastore
+    LOOK = 4  # something in the datastore concerns the receiver
 
 
 LIMITS = {Kind.MESSAGE: MAX_MESSAGE, Kind.BYE: 0, Kind.REVOCATIONS_VERSION: 8, Kind.REVOCATIONS: MAX_BYTES}
@@ -49,6 +49,8 @@ class Silent(MeshError):
 
 
 class Link:
+    """One link to a peer; `dialled` by us, else accepted."""
+
     def __init__(
         self,
         peer: Peer,
@@ -61,10 +63,10 @@ class Link:
         self.peer, self.dialled, self.advertise = peer, dialled, advertise
         self._reader, self._writer = reader, writer
         now = asyncio.get_running_loop().time()
-        self.used = now
-        # Counted from here on a clock nobody can set: a stepped wall clock must not cut living links.
+        self.last_used = now
+        # Counted from here on a clock that cannot be set: a stepped wall clock must not cut living links.
         self.expires = now + peer.seconds_left()
-        self.goodbye = False
+        self.said_goodbye = False
 
     @property
     def source(self) -> str:
@@ -73,16 +75,18 @@ class Link:
 
     @property
     def unsent(self) -> int:
+        """Bytes that wait to be sent."""
         return self._writer.transport.get_write_buffer_size()
 
     def send(self, kind: Kind, payload: bytes) -> None:
+        """Send a frame, unless the link is closing."""
         if self._writer.is_closing():
             return
-        self.used = asyncio.get_running_loop().time()
+        self.last_used = asyncio.get_running_loop().time()
         self._writer.write(bytes([kind]) + len(payload).to_bytes(HEADER - 1, "big") + payload)
 
     async def receive(self) -> tuple[int, bytes] | None:
-        """The next frame; None when the peer is gone."""
+        """Return the kind and payload of the next frame; None when the peer is gone."""
         try:
             header = await self._reader.readexactly(HEADER)
             kind, length = header[0], int.from_bytes(header[1:], "big")
@@ -95,20 +99,21 @@ class Link:
             raise Silent from problem
         except (OSError, asyncio.IncompleteReadError):
             return None
-        self.used = asyncio.get_running_loop().time()
+        self.last_used = asyncio.get_running_loop().time()
         return kind, payload
 
     def close(self) -> None:
         """Say goodbye, so that the peer does not take this for a death."""
-        self.goodbye = True
+        self.said_goodbye = True
         self.send(Kind.BYE, b"")
         self._writer.close()
         # A peer that never answers the end of the TLS session must not hold the socket.
         asyncio.get_running_loop().call_later(GOODBYE_SECONDS, self.cut)
 
     def cut(self) -> None:
+        """End the link at once, without a goodbye."""
         self._writer.transport.abort()
 
-    async def closed(self) -> None:
+    async def wait_closed(self) -> None:
         with contextlib.suppress(OSError):
             await self._writer.wait_closed()

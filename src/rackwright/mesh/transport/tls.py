@@ -1,6 +1,6 @@
-"""TLS as the mesh uses it: version 1.3 only, both sides proven, no resumed sessions.
+"""TLS contexts of the mesh, and the peer's identity after a handshake: TLS 1.3 only, both sides proven, none resumed.
 
-Contexts and what a finished handshake says about the peer live here. Sockets and frames are `transport.py`.
+Sockets are `transport.py`, frames `link.py`.
 """
 
 import ssl
@@ -15,7 +15,7 @@ from rackwright.mesh.identity.server_identity import IdentityFiles, name_of, num
 
 @dataclass(frozen=True)
 class Peer:
-    """Who is on the other side of a connection, as its certificate says."""
+    """The member on the other side of a connection, as its certificate says."""
 
     name: str
     number: int
@@ -26,18 +26,18 @@ class Peer:
 
 
 class Contexts:
-    """The contexts of one member, refilled in place when its certificate is renewed."""
+    """The TLS contexts of one member, reloaded in place when its certificate is renewed."""
 
     def __init__(self, files: IdentityFiles) -> None:
-        self.server = _plain(ssl.PROTOCOL_TLS_SERVER)
+        self.server = _new_context(ssl.PROTOCOL_TLS_SERVER)
         # A joiner has no certificate yet and may come without one, to the join endpoint only. One that shows a
         # certificate must show a good one.
         self.server.verify_mode = ssl.CERT_OPTIONAL
-        # A resumed session would carry an old verdict past a revocation.
+        # A resumed session would let a peer in that was revoked meanwhile.
         self.server.num_tickets = 0
-        self.client = _plain(ssl.PROTOCOL_TLS_CLIENT)
+        self.client = _new_context(ssl.PROTOCOL_TLS_CLIENT)
         # A seed is known by address only; its name is read from its certificate, which the CA must have signed.
-        self.seed = _plain(ssl.PROTOCOL_TLS_CLIENT)
+        self.seed = _new_context(ssl.PROTOCOL_TLS_CLIENT)
         self.seed.check_hostname = False
         self.files = files
         for context in self._all():
@@ -45,6 +45,7 @@ class Contexts:
         self.reload()
 
     def reload(self) -> None:
+        """Read the certificate from its file again."""
         for context in self._all():
             context.load_cert_chain(str(self.files.node))
 
@@ -53,8 +54,11 @@ class Contexts:
 
 
 def joiner_context(ca: str | None) -> ssl.SSLContext:
-    """For one who has no certificate yet. Without a CA it can only fetch the CA, to compare with the fingerprint."""
-    context = _plain(ssl.PROTOCOL_TLS_CLIENT)
+    """Return a context for a joiner, which has no certificate yet.
+
+    Without a CA it serves only to fetch the CA, to compare it with the fingerprint.
+    """
+    context = _new_context(ssl.PROTOCOL_TLS_CLIENT)
     # A joiner knows the cluster by its CA, not the members by name.
     context.check_hostname = False
     if ca is None:
@@ -64,7 +68,7 @@ def joiner_context(ca: str | None) -> ssl.SSLContext:
     return context
 
 
-def _plain(protocol: int) -> ssl.SSLContext:
+def _new_context(protocol: int) -> ssl.SSLContext:
     context = ssl.SSLContext(protocol)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.set_alpn_protocols(["http/1.1"])
@@ -72,7 +76,7 @@ def _plain(protocol: int) -> ssl.SSLContext:
 
 
 def peer_of(connection: ssl.SSLObject) -> Peer | None:
-    """The peer's identity; None for one that showed no certificate."""
+    """Return the peer's identity; None for one that showed no certificate."""
     der = connection.getpeercert(binary_form=True)
     if der is None:
         return None

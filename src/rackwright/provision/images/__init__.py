@@ -1,1 +1,1 @@
-"""What machines boot and what is put on their disks: built from a distribution's own packages, kept on a shelf."""
+"""Images that machines boot and that are put on their disks: built from a distribution's packages, kept on a shelf."""

@@ -1,6 +1,6 @@
 """Writing a cpio archive in the form that the Linux kernel unpacks into its first file system ("newc").
 
-Everything in it belongs to root, whoever made it, and has no time: the same content is the same archive.
+All entries belong to root, whichever user writes them, and have no time: the same content is the same archive.
 """
 
 import stat
@@ -11,7 +11,7 @@ TRAILER = "TRAILER!!!"
 
 
 class Cpio:
-    """Writes to `out`; `close` ends the archive and leaves `out` open."""
+    """A cpio archive that is written to `out`; `close` ends the archive and leaves `out` open."""
 
     def __init__(self, out: BinaryIO) -> None:
         self._out = out
@@ -19,7 +19,7 @@ class Cpio:
         self._folders: set[str] = set()
 
     def folder(self, name: str, mode: int = 0o755) -> None:
-        """Make a folder, and those above it."""
+        """Add a folder, and those above it."""
         parent = name.rpartition("/")[0]
         if parent and parent not in self._folders:
             self.folder(parent)
@@ -28,19 +28,19 @@ class Cpio:
             self._write(name, stat.S_IFDIR | mode, b"")
 
     def file(self, name: str, content: bytes, mode: int = 0o644) -> None:
-        self._parents(name)
+        self._add_parents(name)
         self._write(name, stat.S_IFREG | mode, content)
 
     def link(self, name: str, to: str) -> None:
-        self._parents(name)
+        self._add_parents(name)
         self._write(name, stat.S_IFLNK | 0o777, to.encode())
 
     def device(self, name: str, major: int, minor: int, mode: int = 0o600) -> None:
-        self._parents(name)
+        self._add_parents(name)
         self._write(name, stat.S_IFCHR | mode, b"", (major, minor))
 
     def tree(self, source: Path, name: str = "") -> None:
-        """All files and links below a folder."""
+        """Add all files and links below a folder."""
         for path in sorted(source.rglob("*")):
             inside = f"{name}/{path.relative_to(source)}".lstrip("/")
             if path.is_symlink():
@@ -51,7 +51,7 @@ class Cpio:
     def close(self) -> None:
         self._write(TRAILER, 0, b"")
 
-    def _parents(self, name: str) -> None:
+    def _add_parents(self, name: str) -> None:
         parent = name.rpartition("/")[0]
         if parent:
             self.folder(parent)

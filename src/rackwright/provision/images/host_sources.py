@@ -1,4 +1,4 @@
-"""The package sources that this host's apt reads, and what of them offers one release.
+"""The package sources of this host's apt, narrowed to the entries that offer one release.
 
 apt reads `sources.list` and every `*.list` and `*.sources` beside it. An image gets the entries of its own release and
 of its updates alone: a host that also knows a newer release must not mix it into the image.
@@ -14,10 +14,13 @@ FIELD = re.compile(r"(?P<name>[^\s:#]+):\s*(?P<value>.*)")
 
 
 def write_host_sources(suite: str, into: Path, apt: Path = APT_FOLDER) -> list[Path]:
-    """Write this host's entries for a release into a folder, a file for each of apt's two formats; none: no files."""
+    """Write this host's entries for a release into a folder, a file for each of apt's two formats.
+
+    Return the files; none are written if there are no entries.
+    """
     texts = {
-        into / "host.list": "".join(f"{line}\n" for line in _lines(suite, apt)),
-        into / "host.sources": "\n".join(_stanzas(suite, apt)),
+        into / "host.list": "".join(f"{line}\n" for line in _one_line_entries(suite, apt)),
+        into / "host.sources": "\n".join(_deb822_entries(suite, apt)),
     }
     for path, text in texts.items():
         if text:
@@ -25,34 +28,34 @@ def write_host_sources(suite: str, into: Path, apt: Path = APT_FOLDER) -> list[P
     return [path for path, text in texts.items() if text]
 
 
-def _belongs(suite: str, release: str) -> bool:
+def _is_of_release(suite: str, release: str) -> bool:
     """Whether a suite as apt names it is the release itself, its updates, or its security updates."""
     return suite in (release, f"{release}-updates", f"{release}-security")
 
 
-def _lines(release: str, apt: Path) -> Iterator[str]:
-    """The entries of the one-line format."""
+def _one_line_entries(release: str, apt: Path) -> Iterator[str]:
+    """Yield the entries of the one-line format."""
     for path in (apt / "sources.list", *sorted((apt / "sources.list.d").glob("*.list"))):
         for line in path.read_text().splitlines() if path.is_file() else ():
             entry = ONE_LINE.match(line.strip())
-            if entry and _belongs(entry["suite"], release):
+            if entry and _is_of_release(entry["suite"], release):
                 yield line.strip()
 
 
-def _stanzas(release: str, apt: Path) -> Iterator[str]:
-    """The entries of the deb822 format, each with those of its suites that belong to the release."""
+def _deb822_entries(release: str, apt: Path) -> Iterator[str]:
+    """Yield the entries of the deb822 format, each with those of its suites that belong to the release."""
     for path in sorted((apt / "sources.list.d").glob("*.sources")):
         for stanza in re.split(r"\n[ \t]*\n", path.read_text()):
             fields = _fields(stanza)
-            suites = [suite for suite in fields.get("suites", "").split() if _belongs(suite, release)]
+            suites = [suite for suite in fields.get("suites", "").split() if _is_of_release(suite, release)]
             enabled = fields.get("enabled", "yes").lower() not in ("no", "false", "0", "off")
             if suites and enabled and "deb" in fields.get("types", "").split():
-                kept = {**fields, "types": "deb", "suites": " ".join(suites)}
-                yield "".join(f"{name.title()}: {value}\n" for name, value in kept.items())
+                entry = {**fields, "types": "deb", "suites": " ".join(suites)}
+                yield "".join(f"{name.title()}: {value}\n" for name, value in entry.items())
 
 
 def _fields(stanza: str) -> dict[str, str]:
-    """The fields of a stanza by their names in small letters; a value of several lines keeps them."""
+    """Return the fields of a stanza by their names in small letters; a value of several lines keeps its lines."""
     fields: dict[str, str] = {}
     name = ""
     for line in stanza.splitlines():
@@ -60,7 +63,7 @@ def _fields(stanza: str) -> dict[str, str]:
             continue
         if line[:1].isspace() and name:
             fields[name] += f"\n{line}"
-        elif found := FIELD.match(line):
-            name = found["name"].lower()
-            fields[name] = found["value"]
+        elif field := FIELD.match(line):
+            name = field["name"].lower()
+            fields[name] = field["value"]
     return fields

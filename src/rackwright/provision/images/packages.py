@@ -1,6 +1,6 @@
-"""The packages of a distribution, fetched and unpacked below a folder.
+"""Fetching packages of a distribution and unpacking them below a folder.
 
-They come from where this host gets its own, or from a mirror that is named; apt checks their signatures either way.
+They come from this host's own package sources, or from a mirror that is named; apt checks their signatures either way.
 """
 
 import shutil
@@ -14,6 +14,7 @@ from pathlib import Path
 from rackwright.provision.images.host_sources import write_host_sources
 
 Say = Callable[[str], None]
+"""Takes a line about the progress of a build."""
 
 
 class BuildFailed(Exception):
@@ -26,11 +27,11 @@ class Source:
 
     suite: str
     mirror: str | None = None
-    """A URL; None: as this host's own."""
+    """The URL of a mirror; None: this host's own package sources."""
     components: Sequence[str] = field(default=("main",))
 
     def arguments(self, work: Path) -> list[str]:
-        """Return how mmdebstrap is told; `work` is a folder for files that it reads."""
+        """Return the arguments of mmdebstrap that name the source; `work` is a folder for files that it reads."""
         if self.mirror is not None:
             return [f"deb {self.mirror} {self.suite} {' '.join(self.components)}"]
         paths = write_host_sources(self.suite, work)
@@ -41,8 +42,8 @@ class Source:
         return [str(path) for path in paths]
 
 
-def need(*programs: str) -> None:
-    """Refuse early, with the names of what is missing."""
+def require_programs(*programs: str) -> None:
+    """Raise BuildFailed if programs are missing, with their names."""
     missing = [program for program in programs if shutil.which(program) is None]
     if missing:
         raise BuildFailed(
@@ -50,22 +51,22 @@ def need(*programs: str) -> None:
         )
 
 
-def run(command: Sequence[str], say: Say) -> None:
-    """Run a program; what it says last is told if it fails."""
+def run_program(command: Sequence[str], say: Say) -> None:
+    """Run a program; if it fails, raise BuildFailed with the last lines of its output."""
     say(f"$ {' '.join(command)}")
-    done = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
-    if done.returncode != 0:
-        last = "\n".join((done.stderr or done.stdout).strip().splitlines()[-15:])
-        raise BuildFailed(f"{command[0]} ended with status {done.returncode}:\n{last}")
+    finished = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+    if finished.returncode != 0:
+        last = "\n".join((finished.stderr or finished.stdout).strip().splitlines()[-15:])
+        raise BuildFailed(f"{command[0]} ended with status {finished.returncode}:\n{last}")
 
 
-def fetch(packages: Sequence[str], source: Source, into: Path, say: Say) -> None:
-    """Unpack packages and all they depend on. Nothing of them is run."""
-    need("mmdebstrap")
+def fetch_packages(packages: Sequence[str], source: Source, into: Path, say: Say) -> None:
+    """Fetch packages and all they depend on, and unpack them into a folder. Nothing of them is run."""
+    require_programs("mmdebstrap")
     with tempfile.TemporaryDirectory(prefix="rackwright-sources-") as work:
         included = f"--include={','.join(packages)}"
         sources = source.arguments(Path(work))
-        run(["mmdebstrap", "--quiet", "--variant=extract", included, source.suite, str(into), *sources], say)
+        run_program(["mmdebstrap", "--quiet", "--variant=extract", included, source.suite, str(into), *sources], say)
 
 
 def say_to_stderr(line: str) -> None:

@@ -1,7 +1,7 @@
 """The shelf: images by name, each a folder of files with a manifest of their sizes and digests.
 
-What is on the shelf is whole: an image is made aside and put there in one step. Only files that a manifest names are
-ever found, so no name that somebody asks for is used as a path.
+An image on the shelf is always complete: it is made in a folder aside and put there in one step. Only files that a
+manifest names are ever found, so no name that a client asks for is used as a path.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ CHUNK = 1 << 20
 
 
 class NoImage(Exception):
-    """There is no such image, or it is not whole; the text says what to do."""
+    """An image does not exist, or is not complete; the text says what to do."""
 
 
 @dataclass(frozen=True)
@@ -37,10 +37,12 @@ class ImageFile:
 
 @dataclass(frozen=True)
 class Image:
+    """An image on the shelf: its files by name."""
+
     name: str
     files: Mapping[str, ImageFile]
     about: Mapping[str, str]
-    """What it was made from: for people."""
+    """What the image was made from, for people."""
 
 
 class Shelf:
@@ -50,7 +52,7 @@ class Shelf:
         self.folder = home / "images"
 
     def find(self, name: str) -> Image:
-        """An image by name."""
+        """Return an image by name, or raise NoImage."""
         if not NAME.fullmatch(name):
             raise NoImage(f"{name[:64]!r} is no name of an image.")
         folder = self.folder / name
@@ -59,16 +61,16 @@ class Shelf:
         except FileNotFoundError:
             raise NoImage(f"There is no image {name!r}. Make it: rackwright image build {name}") from None
         files = {
-            file: ImageFile(folder / file, known["size"], known["sha256"]) for file, known in manifest["files"].items()
+            file: ImageFile(folder / file, entry["size"], entry["sha256"]) for file, entry in manifest["files"].items()
         }
         return Image(name, files, manifest["about"])
 
     def file(self, name: str, file: str) -> ImageFile:
-        """A file of an image."""
-        found = self.find(name).files.get(file)
-        if found is None:
+        """Return a file of an image, or raise NoImage."""
+        image_file = self.find(name).files.get(file)
+        if image_file is None:
             raise NoImage(f"Image {name!r} has no file {file[:64]!r}.")
-        return found
+        return image_file
 
     def all(self) -> list[Image]:
         if not self.folder.is_dir():
@@ -77,38 +79,42 @@ class Shelf:
 
     @contextmanager
     def making(self, name: str, about: Mapping[str, str]) -> Iterator[Path]:
-        """A folder to make an image in. Without an exception it replaces the one on the shelf, whole."""
+        """Yield a folder to make an image in. Without an exception, it replaces the image on the shelf in one step."""
         if not NAME.fullmatch(name):
             raise NoImage(f"{name[:64]!r} is no name of an image.")
         self.folder.mkdir(parents=True, exist_ok=True)
-        aside = Path(tempfile.mkdtemp(prefix=f".{name}.", dir=self.folder))
+        staging = Path(tempfile.mkdtemp(prefix=f".{name}.", dir=self.folder))
         try:
-            yield aside
-            _write_manifest(aside, about)
-            aside.chmod(0o755)
-            self._put(aside, self.folder / name)
+            yield staging
+            _write_manifest(staging, about)
+            staging.chmod(0o755)
+            self._publish(staging, self.folder / name)
         except BaseException:
-            shutil.rmtree(aside, ignore_errors=True)
+            shutil.rmtree(staging, ignore_errors=True)
             raise
 
-    def _put(self, made: Path, place: Path) -> None:
-        """Folders cannot be exchanged in one step, links can; so the place is a link."""
-        before = place.resolve() if place.is_symlink() else None
-        link = made.with_name(f"{made.name}.link")
-        link.symlink_to(made.name)
-        os.replace(link, place)
+    def _publish(self, folder: Path, path: Path) -> None:
+        """Make `path` lead to a finished folder.
+
+        Folders cannot be exchanged in one step, links can; so `path` is a link.
+        """
+        before = path.resolve() if path.is_symlink() else None
+        link = folder.with_name(f"{folder.name}.link")
+        link.symlink_to(folder.name)
+        os.replace(link, path)
         if before is not None:
-            shutil.rmtree(before)  # who is reading a file of it goes on reading that
+            shutil.rmtree(before)  # a process that reads a file of it goes on reading that
 
 
 def _write_manifest(folder: Path, about: Mapping[str, str]) -> None:
     files = {path.name: asdict(describe(path)) for path in sorted(folder.iterdir())}
-    for known in files.values():
-        del known["path"]
+    for entry in files.values():
+        del entry["path"]
     (folder / MANIFEST).write_text(json.dumps({"about": dict(about), "files": files}, indent=1) + "\n")
 
 
 def describe(path: Path) -> ImageFile:
+    """Return a file with its size and digest."""
     digest = hashlib.sha256()
     with path.open("rb") as file:
         while chunk := file.read(CHUNK):

@@ -1,6 +1,6 @@
 """The sledgehammer image: a kernel and an initramfs from Debian's own packages, with a shell agent and no Python.
 
-The agent's files are in `agent/`. The iPXE binaries come along: they are what a machine's firmware fetches first.
+The agent's files are in `agent/`. The iPXE binaries, which a machine's firmware fetches first, are built along with it.
 """
 
 import subprocess
@@ -10,24 +10,24 @@ from importlib.resources import files
 from pathlib import Path
 
 from rackwright.provision.images.cpio import Cpio
-from rackwright.provision.images.packages import Say, Source, fetch, need
+from rackwright.provision.images.packages import Say, Source, fetch_packages, require_programs
 from rackwright.provision.images.shelf import Shelf
 from rackwright.provision.images.tree import Tree
 
 NAME = "sledgehammer"
 SUITE = "bookworm"
 IPXE = {"undionly.kpxe": "usr/lib/ipxe/undionly.kpxe", "ipxe.efi": "usr/lib/ipxe/ipxe.efi"}
-"""What TFTP serves for BIOS and for UEFI: name -> file of the package."""
+"""The files that TFTP serves for BIOS and for UEFI: name -> file of the package."""
 PROGRAMS = (
     *("usr/sbin/dropbear", "usr/bin/openssl", "usr/bin/zstd", "sbin/sfdisk", "sbin/mkfs.ext4", "usr/bin/extlinux"),
     "usr/bin/tee",  # busybox has one, which reads a kilobyte at a time: an image takes twenty times as long through it
-    "usr/bin/socat",  # hears LLDP: nothing that has a packet socket and is in a package of its own is smaller
+    "usr/bin/socat",  # receives LLDP: nothing that has a packet socket and is in a package of its own is smaller
 )
 PACKAGES = (
     *("busybox-static", "dropbear-bin", "openssl", "zstd", "fdisk", "e2fsprogs", "extlinux", "kmod", "ipxe"),
     *("coreutils", "socat"),
 )
-"""What has the programs, beside the kernel's package."""
+"""The packages that have the programs, beside the kernel's package."""
 MASTER_BOOT_RECORD = "usr/lib/EXTLINUX/mbr.bin"
 
 
@@ -39,11 +39,11 @@ HARDWARE_MODULES = (
     *("drivers/net", "drivers/scsi", "drivers/ata", "drivers/message", "drivers/block", "drivers/usb/host"),
     *("drivers/usb/storage", "drivers/hv", "drivers/xen", "drivers/md", "drivers/pci", "lib", "crypto"),
 )
-"""Folders and files below the kernel's; what they need comes along."""
+"""Folders and files below the kernel's module folder; the modules they depend on are added."""
 
 
 class Kernel(StrEnum):
-    """Which of Debian's kernels."""
+    """Debian's kernels that an image can have."""
 
     GENERIC = "generic"
     """For real hardware: all drivers of networks and disks."""
@@ -56,7 +56,7 @@ class Kernel(StrEnum):
 
     @property
     def modules(self) -> tuple[str, ...]:
-        """Folders of modules that go into the initramfs."""
+        """The folders of modules that go into the initramfs."""
         if self is Kernel.CLOUD:
             return (*COMMON_MODULES, "drivers/net/virtio_net.ko", "drivers/net/net_failover.ko")
         return (*COMMON_MODULES, *HARDWARE_MODULES)
@@ -64,17 +64,17 @@ class Kernel(StrEnum):
 
 def build(shelf: Shelf, source: Source, kernel: Kernel, say: Say) -> None:
     """Make the image and put it on the shelf."""
-    need("mmdebstrap", "zstd")
+    require_programs("mmdebstrap", "zstd")
     with tempfile.TemporaryDirectory(prefix="rackwright-image-") as folder:
         tree = Tree(Path(folder) / "tree")
-        fetch([*PACKAGES, kernel.package], source, tree.folder, say)
+        fetch_packages([*PACKAGES, kernel.package], source, tree.folder, say)
         version = next((tree.folder / "lib/modules").iterdir()).name
         say(f"kernel {version}")
-        with shelf.making(NAME, {"kernel": version, "suite": source.suite}) as made:
-            (made / "kernel").write_bytes(tree.path(f"boot/vmlinuz-{version}").read_bytes())
-            for name, place in IPXE.items():
-                (made / name).write_bytes(tree.path(place).read_bytes())
-            _write_initramfs(tree, Path(folder), version, kernel, made / "initrd")
+        with shelf.making(NAME, {"kernel": version, "suite": source.suite}) as image:
+            (image / "kernel").write_bytes(tree.path(f"boot/vmlinuz-{version}").read_bytes())
+            for name, file in IPXE.items():
+                (image / name).write_bytes(tree.path(file).read_bytes())
+            _write_initramfs(tree, Path(folder), version, kernel, image / "initrd")
     say(f"{NAME}: {(shelf.file(NAME, 'initrd').size) / 1e6:.1f} MB initramfs")
 
 
@@ -85,15 +85,15 @@ def _write_initramfs(tree: Tree, work: Path, version: str, kernel: Kernel, to: P
     with plain.open("wb") as out:
         archive = Cpio(out)
         archive.folder("dev")
-        archive.device("dev/console", 5, 1)  # the kernel opens it before /init can make any
+        archive.device("dev/console", 5, 1)  # the kernel opens it before /init can make devices
         archive.file("bin/busybox", tree.path("bin/busybox").read_bytes(), 0o755)
         archive.link("bin/sh", "busybox")
         libraries: dict[str, Path] = {}
         for program in PROGRAMS:
             archive.file(program, tree.path(program).read_bytes(), 0o755)
             libraries |= tree.libraries(program)
-        for place, path in libraries.items():
-            archive.file(place, path.read_bytes(), 0o755)
+        for name, path in libraries.items():
+            archive.file(name, path.read_bytes(), 0o755)
         archive.file("lib/rackwright/mbr.bin", tree.path(MASTER_BOOT_RECORD).read_bytes())
         archive.file("etc/passwd", b"root:x:0:0:root:/root:/bin/sh\n")
         archive.file("etc/group", b"root:x:0:\n")
@@ -106,29 +106,29 @@ def _write_initramfs(tree: Tree, work: Path, version: str, kernel: Kernel, to: P
 
 def _add_agent(archive: Cpio) -> None:
     agent = files("rackwright.provision.images") / "agent"
-    for part in sorted(agent.iterdir(), key=lambda one: one.name):
+    for part in sorted(agent.iterdir(), key=lambda path: path.name):
         if part.name == "init":
             archive.file("init", part.read_bytes(), 0o755)
         else:
             archive.file(f"lib/rackwright/{part.name}", part.read_bytes(), 0o755)
     report = files("rackwright.provision.images") / "installed"
-    for part in sorted(report.iterdir(), key=lambda one: one.name):
+    for part in sorted(report.iterdir(), key=lambda path: path.name):
         archive.file(f"lib/rackwright/installed/{part.name}", part.read_bytes(), 0o755)
 
 
 def _gather_modules(tree: Tree, version: str, kernel: Kernel, into: Path) -> None:
-    """The modules that are wanted, what they need, and the tables that find them by hardware."""
-    whole = tree.folder / "lib/modules" / version
+    """Copy the kernel's modules for an image, those they depend on, and the tables that find them by hardware."""
+    all_modules = tree.folder / "lib/modules" / version
     tree.run("bin/kmod", "depmod", "-b", str(tree.folder), version)
-    needs = {}
-    for line in (whole / "modules.dep").read_text().splitlines():
-        module, _, rest = line.partition(":")
-        needs[module] = rest.split()
-    wanted = [name for name in needs if any(name.startswith(f"kernel/{place}") for place in kernel.modules)]
-    for name in dict.fromkeys(one for module in wanted for one in (module, *needs[module])):
-        place = into / "lib/modules" / version / name
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_bytes((whole / name).read_bytes())
+    dependencies = {}
+    for line in (all_modules / "modules.dep").read_text().splitlines():
+        module, _, names = line.partition(":")
+        dependencies[module] = names.split()
+    chosen = [name for name in dependencies if any(name.startswith(f"kernel/{prefix}") for prefix in kernel.modules)]
+    for name in dict.fromkeys(name for module in chosen for name in (module, *dependencies[module])):
+        copy = into / "lib/modules" / version / name
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.write_bytes((all_modules / name).read_bytes())
     for name in ("modules.builtin", "modules.builtin.modinfo", "modules.order"):
-        (into / "lib/modules" / version / name).write_bytes((whole / name).read_bytes())
+        (into / "lib/modules" / version / name).write_bytes((all_modules / name).read_bytes())
     tree.run("bin/kmod", "depmod", "-b", str(into), version)

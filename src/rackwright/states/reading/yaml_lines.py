@@ -2,9 +2,9 @@
 
 Nothing recurses, so that depth is limited before anything can fail because of it. A subclass decides what a scalar
 stands for, which tags, anchors and aliases are allowed, what the tree is made of and the texts of refusals: `sls.py`
-reads state files as Salt does, `domain/barclamps/yaml_lines.py` reads barclamps by the rules of YAML 1.2. The class is
-here, and the domain imports it from here, because the state engine travels alone and can import nothing from outside.
-Nothing but PyYAML is imported, and that only when something is read: most state files are read without it.
+reads state files as Salt does, `domain/barclamps/marked_values.py` reads barclamps by the rules of YAML 1.2. The class
+is here, and the domain imports it from here, because the state engine travels alone and can import nothing from
+outside. Nothing but PyYAML is imported, and that only when something is read: most state files are read without it.
 """
 
 from __future__ import annotations

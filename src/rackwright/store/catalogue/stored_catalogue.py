@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import Row
 
-from rackwright.domain.attributes import Staged
+from rackwright.domain.attributes import StagedInput
 from rackwright.domain.catalogue import Attrib, Catalogue, Flag, Jig, Role
 from rackwright.store.db.session import Session
 
@@ -30,7 +30,7 @@ class StoredCatalogue:
     hammer_priorities: Mapping[str, int]
     """By kind: the lowest priority that a barclamp gives a hammer of it."""
 
-    default_inputs: dict[int, Staged] = field(default_factory=dict, compare=False, repr=False)
+    default_inputs: dict[int, StagedInput] = field(default_factory=dict, compare=False, repr=False)
     """By role id: the inputs of a noderole that has nothing but its role's defaults; filled when first needed."""
 
     def role_name(self, role_id: int) -> str:

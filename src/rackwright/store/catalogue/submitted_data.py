@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterable
 
-from rackwright.domain.attributes import MISSING, check_value, merge, nest, read
+from rackwright.domain.attributes import MISSING, check_value, merge, nest_at_path, read_at_path
 from rackwright.domain.catalogue import Attrib, Json, JsonObject
 from rackwright.domain.errors import Invalid
 from rackwright.domain.sealed import MASK, is_sealed
@@ -24,11 +24,11 @@ def prepare_submitted_data(
     _check_size(old, new, max_size)
     attrib_list = tuple(attribs)
     for attrib in attrib_list:
-        value, before = read(new, attrib.map), read(old, attrib.map)
+        value, before = read_at_path(new, attrib.map), read_at_path(old, attrib.map)
         if value is MISSING or value == before:
             continue
         if attrib.secret and value == MASK and before is not MISSING:
-            new = merge(new, nest(attrib.map, before))
+            new = merge(new, nest_at_path(attrib.map, before))
             continue
         try:
             check_value(attrib, value)

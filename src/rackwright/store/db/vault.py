@@ -16,7 +16,7 @@ from pathlib import Path
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESSIV
 
-from rackwright.domain.attributes import MISSING, merge, nest, read, without
+from rackwright.domain.attributes import MISSING, merge, nest_at_path, read_at_path, without_path
 from rackwright.domain.catalogue import Attrib, Json, JsonObject
 from rackwright.domain.errors import Invalid, RackwrightError
 from rackwright.domain.sealed import FINGERPRINT, SEAL, is_sealed
@@ -79,18 +79,18 @@ class Vault:
         A sealed value that is not that of a secret attrib was not sealed here, and stays as it is.
         """
         for attrib in attribs:
-            value = read(values, attrib.map) if attrib.secret else MISSING
+            value = read_at_path(values, attrib.map) if attrib.secret else MISSING
             if value is not MISSING and is_sealed(value):
                 opened = self.open(value)
-                values = merge(without(values, attrib.map), nest(attrib.map, opened))
+                values = merge(without_path(values, attrib.map), nest_at_path(attrib.map, opened))
         return values
 
     def seal_secrets(self, attribs: tuple[Attrib, ...], values: JsonObject) -> JsonObject:
         """Return the values with the secret attribs sealed."""
         for attrib in attribs:
-            value = read(values, attrib.map) if attrib.secret else MISSING
+            value = read_at_path(values, attrib.map) if attrib.secret else MISSING
             if value is not MISSING and not is_sealed(value):
-                values = merge(values, nest(attrib.map, self.seal(value)))
+                values = merge(values, nest_at_path(attrib.map, self.seal(value)))
         return values
 
     def check_sealed(self, value: Json) -> None:

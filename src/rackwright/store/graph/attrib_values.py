@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from rackwright.domain.attributes import MISSING, merge, nest, read, without
+from rackwright.domain.attributes import MISSING, merge, nest_at_path, read_at_path, without_path
 from rackwright.domain.catalogue import Attrib, Json, JsonObject
 from rackwright.domain.errors import NotFound
 from rackwright.store.db.session import Session
@@ -37,8 +37,10 @@ def resolve_value(attrib: Attrib, role: str | None, layers: Sequence[Layer]) -> 
 
     Later layers win and maps are merged. If no layer sets a value, the attrib's default counts.
     """
-    merged = read(merge(*(values for _, values in layers)), attrib.map)
-    layer_values = [(name, value) for name, values in layers if (value := read(values, attrib.map)) is not MISSING]
+    merged = read_at_path(merge(*(values for _, values in layers)), attrib.map)
+    layer_values = [
+        (name, value) for name, values in layers if (value := read_at_path(values, attrib.map)) is not MISSING
+    ]
     if attrib.has_default:
         layer_values.insert(0, (DEFAULT, attrib.default))
     if merged is MISSING:
@@ -49,12 +51,12 @@ def resolve_value(attrib: Attrib, role: str | None, layers: Sequence[Layer]) -> 
 
 def with_value(values: JsonObject, attrib: Attrib, value: Json) -> JsonObject:
     """Return the values with `value` in the attrib's place, and nothing else there."""
-    return merge(without(values, attrib.map), nest(attrib.map, value))
+    return merge(without_path(values, attrib.map), nest_at_path(attrib.map, value))
 
 
 def without_value(values: JsonObject, attrib: Attrib) -> JsonObject:
     """Return the values without that of the attrib."""
-    return without(values, attrib.map)
+    return without_path(values, attrib.map)
 
 
 # --- nodes

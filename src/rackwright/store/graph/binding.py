@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from rackwright.domain.errors import Conflict, NotFound, RackwrightError, Rule
-from rackwright.domain.graph.binding import PLACEHOLDER, BindPlan, Link, bind, bind_each
+from rackwright.domain.graph.binding import PLACEHOLDER, AttribLink, BindPlan, bind, bind_each
 from rackwright.domain.graph.noderole_graph import Graph, NodeRole
 from rackwright.domain.states import BLOCKED, PROPOSED, TODO, NodeRoleState
 from rackwright.store.catalogue.stored_catalogue import StoredCatalogue
@@ -169,7 +169,8 @@ async def _assign_ids(session: Session, plan: BindPlan) -> BindPlan:
         created=[replace(noderole, id=ids.get(noderole.id, noderole.id)) for noderole in plan.created],
         edges=[(ids.get(parent, parent), ids.get(child, child)) for parent, child in plan.edges],
         links=[
-            Link(ids.get(link.child, link.child), link.attrib, ids.get(link.parent, link.parent)) for link in plan.links
+            AttribLink(ids.get(link.child, link.child), link.attrib, ids.get(link.parent, link.parent))
+            for link in plan.links
         ],
         recohorted=dict(plan.recohorted),
     )
@@ -260,7 +261,7 @@ async def write_edges(session: GraphSession, edges: Iterable[tuple[int, int]]) -
     await session.copy("node_role_edges", ("parent_id", "child_id"), ("int8", "int8"), edges)
 
 
-async def write_links(session: GraphSession, stored: StoredCatalogue, links: Sequence[Link]) -> None:
+async def write_links(session: GraphSession, stored: StoredCatalogue, links: Sequence[AttribLink]) -> None:
     if links:
         await session.copy(
             "node_role_links",

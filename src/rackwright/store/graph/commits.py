@@ -12,7 +12,7 @@ from rackwright.domain.errors import Conflict, Rule
 from rackwright.domain.graph.binding import BindPlan
 from rackwright.domain.graph.noderole_graph import Graph, NodeRole
 from rackwright.domain.graph.snapshots import CommitPlan, Proposal, plan_commit
-from rackwright.domain.graph.upgrades import Relinked, upgrade
+from rackwright.domain.graph.upgrades import Relinked, plan_upgrade
 from rackwright.domain.states import PROPOSED, Trigger
 from rackwright.store.catalogue.stored_catalogue import StoredCatalogue
 from rackwright.store.db.session import GraphSession, Session
@@ -112,8 +112,10 @@ async def _rebind_if_outdated(
     proposed_ids = {(row.node_id, stored.role_names[row.role_id]): row.id for row in proposed}
     graph = await load_for_upgrade(session, stored, deployment.id, proposed_ids, outdated)
     graph_without = _copy_without(graph, set(proposed_ids.values()))
-    upgraded = upgrade(graph_without, stored.catalogue, deployment.id, list(proposed_ids), outdated, known=proposed_ids)
-    new_plan, relinked = upgraded.bound, list(upgraded.relinked)
+    upgraded = plan_upgrade(
+        graph_without, stored.catalogue, deployment.id, list(proposed_ids), outdated, known=proposed_ids
+    )
+    new_plan, relinked = upgraded.bind_plan, list(upgraded.relinked)
     if not _is_unchanged(graph, new_plan, set(proposed_ids.values())):
         planned = new_plan.created
         new_plan = await rebind_proposed(session, deployment, snapshot_id, new_plan, graph_without)

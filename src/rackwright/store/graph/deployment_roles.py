@@ -6,7 +6,7 @@ from psycopg.types.json import Jsonb
 
 from rackwright.domain.catalogue import JsonObject
 from rackwright.domain.errors import NotFound
-from rackwright.domain.graph.snapshots import Planned, Proposal, plan_commit
+from rackwright.domain.graph.snapshots import PlannedNodeRole, Proposal, plan_commit
 from rackwright.domain.states import PROPOSED, Trigger
 from rackwright.store.catalogue.submitted_data import prepare_submitted_data
 from rackwright.store.db.listing import Column, Filter, Listing
@@ -103,7 +103,7 @@ async def edit_deployment_role_data(
     return await get_deployment_role(session, record.id, EVERYTHING)
 
 
-async def plan_reruns(session: Session, record: DeploymentRoleRecord) -> tuple[Planned, ...]:
+async def plan_reruns(session: Session, record: DeploymentRoleRecord) -> tuple[PlannedNodeRole, ...]:
     """Return the noderoles that would run again if other data of this role came in force.
 
     The code that plans commits computes it.

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from rackwright.domain.attributes import read
+from rackwright.domain.attributes import read_at_path
 from rackwright.domain.catalogue import JsonObject
 from rackwright.domain.states import PROPOSED
 from rackwright.store.db.session import Session
@@ -67,4 +67,4 @@ async def _select_suppliers(session: Session, id: int, visible: Visibility) -> d
 
 
 def _is_overridden(value: AttribValue, staged_input: JsonObject | None) -> bool:
-    return staged_input is not None and value.has_value and read(staged_input, value.attrib.map) != value.value
+    return staged_input is not None and value.has_value and read_at_path(staged_input, value.attrib.map) != value.value

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from rackwright.domain.catalogue import JsonObject
 from rackwright.domain.errors import Conflict, NotFound, Rule
-from rackwright.domain.graph.removal import removal
+from rackwright.domain.graph.removal import find_removed_noderoles
 from rackwright.domain.states import ACTIVE, ERROR, TRANSITION, NodeRoleState, Trigger
 from rackwright.store.db.session import GraphSession, Session
 from rackwright.store.db.visibility import Visibility
@@ -93,7 +93,7 @@ async def plan_removal(session: Session, ids: Collection[int]) -> set[int]:
     """Return all noderoles that go when `ids` do; raise a conflict if that would orphan any."""
     stored = await session.catalogue()
     graph = await load_with_descendants(session, stored, ids)
-    return removal(graph, stored.catalogue, ids)
+    return find_removed_noderoles(graph, stored.catalogue, ids)
 
 
 async def remove_noderoles(session: GraphSession, ids: Collection[int]) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import Row
 
-from rackwright.domain.attributes import MISSING, merge, read
+from rackwright.domain.attributes import MISSING, merge, read_at_path
 from rackwright.domain.catalogue import Json, JsonObject
 from rackwright.domain.machines.planned_installs import PlannedInstall, disk_names
 from rackwright.domain.machines.power import has_bmc_login
@@ -57,5 +57,5 @@ def _build_planned_install(row: Row[Any], default_os: Json) -> PlannedInstall:
 
 
 def _read_text(settings: JsonObject, name: str) -> str | None:
-    value = read(settings, ("provisioner", name))
+    value = read_at_path(settings, ("provisioner", name))
     return value if value is not MISSING and isinstance(value, str) and value else None

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Row
 
-from rackwright.domain.attributes import Layers, Source, Staged, Surroundings, stage
+from rackwright.domain.attributes import Layers, Source, StagedInput, Surroundings, stage_input
 from rackwright.domain.catalogue import Flag, JsonObject, Role
 from rackwright.domain.states import PROPOSED
 from rackwright.store.catalogue.stored_catalogue import CatalogueOutdated, StoredCatalogue
@@ -96,7 +96,7 @@ class StagedNodeRole:
     node_id: int
     node: str
     role: Role
-    staged: Staged
+    staged: StagedInput
 
 
 async def stage_candidates(session: Session, candidates: Sequence[ClaimCandidate]) -> dict[int, StagedNodeRole]:
@@ -121,7 +121,7 @@ def stage_defaults(stored: StoredCatalogue, candidate: ClaimCandidate) -> Staged
         return None
     bare = stored.default_inputs.get(candidate.role_id)
     if bare is None:
-        bare = stage(stored.catalogue, role.name, Layers(template=role.template), Surroundings())
+        bare = stage_input(stored.catalogue, role.name, Layers(template=role.template), Surroundings())
         stored.default_inputs[candidate.role_id] = bare
     return StagedNodeRole(candidate.node_id, candidate.node, role, bare)
 
@@ -146,7 +146,7 @@ async def _stage(session: Session, stored: StoredCatalogue, ids: Collection[int]
     sources = await _select_sources(session, stored, links, ancestors)
     members = await _select_members(session, stored, rows)
     staged: dict[int, StagedNodeRole] = {}
-    default_inputs: dict[int, Staged] = {}
+    default_inputs: dict[int, StagedInput] = {}
     for row in rows:
         role = stored.catalogue.role(stored.role_name(row.role_id))
         only_defaults = not (role.wants or row.above or _has_own_inputs(row) or role.has(Flag.CLUSTER))
@@ -161,7 +161,7 @@ async def _stage(session: Session, stored: StoredCatalogue, ids: Collection[int]
             ancestors=tuple(sources[ancestor] for ancestor in ancestors.get(row.id, ())),
             members=members.get((row.deployment_id, row.role_id), ()),
         )
-        inputs = stage(stored.catalogue, role.name, _build_layers(stored, row), surroundings)
+        inputs = stage_input(stored.catalogue, role.name, _build_layers(stored, row), surroundings)
         staged[row.id] = StagedNodeRole(row.node_id, row.node, role, inputs)
         if only_defaults:
             default_inputs[row.role_id] = inputs

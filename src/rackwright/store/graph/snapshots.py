@@ -6,10 +6,10 @@ from datetime import datetime
 
 from psycopg.types.json import Jsonb
 
-from rackwright.domain.attributes import check_data
+from rackwright.domain.attributes import check_role_data
 from rackwright.domain.catalogue import JsonObject
 from rackwright.domain.errors import Conflict, NotFound, Rule
-from rackwright.domain.graph.snapshots import Difference, Intent, SnapshotState, diff
+from rackwright.domain.graph.snapshots import Difference, Intent, SnapshotState, diff_intents
 from rackwright.domain.states import PROPOSED, TODO
 from rackwright.store.catalogue.submitted_data import prepare_submitted_data
 from rackwright.store.db.listing import Column, Filter, Listing
@@ -264,7 +264,7 @@ async def remove_role(session: GraphSession, deployment: DeploymentRecord, role:
 async def _check_and_seal(session: Session, role: str, data: JsonObject) -> JsonObject:
     """Check data that a person gave against the role's attribs, and return it with its secrets sealed, for storing."""
     catalogue = (await session.catalogue()).catalogue
-    check_data(catalogue, role, data)
+    check_role_data(catalogue, role, data)
     return session.store.vault.seal_secrets(catalogue.attribs_of(role), data)
 
 
@@ -373,7 +373,7 @@ async def check_snapshot_owner(
 async def diff_snapshots(session: Session, old: int, new: int, visible: Visibility) -> Difference:
     await get_snapshot(session, old, visible)
     await get_snapshot(session, new, visible)
-    return diff(await read_intent(session, old), await read_intent(session, new))
+    return diff_intents(await read_intent(session, old), await read_intent(session, new))
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from typing import Any
 from sqlalchemy import Row
 
 from rackwright.domain.catalogue import Catalogue, Flag
-from rackwright.domain.graph.noderole_graph import Deployment, Graph, Node, NodeRole
+from rackwright.domain.graph.noderole_graph import Deployment, Graph, GraphNode, NodeRole
 from rackwright.domain.states import ACTIVE, PROPOSED, NodeRoleState
 from rackwright.store.catalogue.stored_catalogue import StoredCatalogue
 from rackwright.store.db.session import GraphSession, Session
@@ -33,7 +33,7 @@ def role_closure(catalogue: Catalogue, roles: Collection[str]) -> set[str]:
         name = stack.pop()
         if name not in seen:
             seen.add(name)
-            stack.extend(catalogue.needed(name))
+            stack.extend(catalogue.needed_roles(name))
             stack.extend(catalogue.providers(name))
     return seen
 
@@ -144,7 +144,7 @@ async def load_nodes(session: Session, graph: Graph, ids: set[int]) -> None:
         "SELECT id, name, deployment_id, admin, system FROM nodes WHERE id = ANY (:ids)",
         ids=list(ids - graph.nodes.keys()),
     )
-    graph.nodes.update({row.id: Node(row.id, row.name, row.deployment_id, row.admin, row.system) for row in rows})
+    graph.nodes.update({row.id: GraphNode(row.id, row.name, row.deployment_id, row.admin, row.system) for row in rows})
 
 
 async def load_path(session: Session, deployment_id: int) -> list[Deployment]:
@@ -186,7 +186,7 @@ async def _build_graph(
         "SELECT id, name, parent_id, phantom_id FROM deployments WHERE id = ANY (:ids)", ids=list(other_ids)
     )
     return Graph(
-        nodes=[Node(row.id, row.name, row.deployment_id, row.admin, row.system) for row in nodes],
+        nodes=[GraphNode(row.id, row.name, row.deployment_id, row.admin, row.system) for row in nodes],
         deployments=[
             *deployments,
             *(Deployment(row.id, row.name, row.parent_id, row.phantom_id) for row in other_deployments),

@@ -10,9 +10,9 @@ from typing import Any
 from sqlalchemy import Row
 
 from rackwright.domain.errors import Conflict
-from rackwright.domain.graph.binding import Link
+from rackwright.domain.graph.binding import AttribLink
 from rackwright.domain.graph.noderole_graph import Graph, NodeRole
-from rackwright.domain.graph.upgrades import Links, Relinked, Upgrade, is_outdated, upgrade, wiring
+from rackwright.domain.graph.upgrades import AttribSources, Relinked, UpgradePlan, is_outdated, plan_upgrade, wiring
 from rackwright.domain.states import PROPOSED, TODO, NodeRoleState, Trigger
 from rackwright.store.catalogue.stored_catalogue import StoredCatalogue
 from rackwright.store.db.session import GraphSession, Session
@@ -22,13 +22,13 @@ from rackwright.store.graph.noderoles import recompute_cohorts
 from rackwright.store.graph.subgraph import load_for_binding, load_with_descendants, lock_parents
 from rackwright.store.graph.transitions import change_unmet_counts, mark_dirty
 
-Outdated = dict[int, dict[int, Links]]
+Outdated = dict[int, dict[int, AttribSources]]
 """By deployment: the noderoles whose parents or links are not what their roles ask for, with their present links."""
 
 
 async def select_outdated_in_proposal(
     session: Session, stored: StoredCatalogue, deployment: DeploymentRecord, snapshot_id: int
-) -> Mapping[int, Links]:
+) -> Mapping[int, AttribSources]:
     """Return the outdated noderoles of a deployment that its proposal keeps, with their links."""
     outdated = await _select_outdated(
         session,
@@ -79,7 +79,7 @@ async def relink_noderoles(session: GraphSession, stored: StoredCatalogue, relin
     await change_unmet_counts(session, steps)
     ids = [noderole.id for noderole in relinked]
     await session.run("DELETE FROM node_role_links WHERE child_id = ANY (:ids)", ids=ids)
-    links: list[Link] = [link for noderole in relinked for link in noderole.links]
+    links: list[AttribLink] = [link for noderole in relinked for link in noderole.links]
     await write_links(session, stored, links)
     await recompute_cohorts(session, ids)
 
@@ -130,11 +130,11 @@ async def upgrade_after_import(session: GraphSession, before: StoredCatalogue, a
 
 
 async def _upgrade_system(
-    session: GraphSession, stored: StoredCatalogue, deployment_id: int, outdated: Mapping[int, Links]
+    session: GraphSession, stored: StoredCatalogue, deployment_id: int, outdated: Mapping[int, AttribSources]
 ) -> None:
     graph = await load_for_upgrade(session, stored, deployment_id, (), outdated.keys())
     try:
-        new_upgrade = upgrade(graph, stored.catalogue, deployment_id, (), outdated, state=TODO)
+        new_upgrade = plan_upgrade(graph, stored.catalogue, deployment_id, (), outdated, state=TODO)
     except Conflict as conflict:
         raise Conflict(
             conflict.rule,
@@ -148,10 +148,10 @@ async def _upgrade_system(
 
 
 async def _write_upgrade(
-    session: GraphSession, stored: StoredCatalogue, deployment_id: int, graph: Graph, new_upgrade: Upgrade
+    session: GraphSession, stored: StoredCatalogue, deployment_id: int, graph: Graph, new_upgrade: UpgradePlan
 ) -> list[Relinked]:
-    written = await write_committed(session, stored, deployment_id, graph, new_upgrade.bound)
-    pairs = zip(new_upgrade.bound.created, written.created, strict=True)
+    written = await write_committed(session, stored, deployment_id, graph, new_upgrade.bind_plan)
+    pairs = zip(new_upgrade.bind_plan.created, written.created, strict=True)
     ids = {planned.id: noderole.id for planned, noderole in pairs}
     relinked = [relinked_noderole.with_ids(ids) for relinked_noderole in new_upgrade.relinked]
     await relink_noderoles(session, stored, relinked)

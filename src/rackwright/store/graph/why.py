@@ -1,7 +1,7 @@
 """Explains why a noderole is waiting: reads the facts for `domain/graph/why.py` and follows the chain of parents."""
 
 from rackwright.domain.errors import NotFound
-from rackwright.domain.graph.why import OpenInstall, Parent, Reason, Situation, reason
+from rackwright.domain.graph.why import OpenInstall, Parent, Reason, Situation, explain_wait
 from rackwright.domain.machines.install import Stage
 from rackwright.domain.states import ACTIVE, PROPOSED, NodeRoleState
 from rackwright.store.db.session import Session
@@ -45,7 +45,7 @@ async def explain_waiting(
     current_id: int | None = node_role_id
     while current_id is not None and current_id not in visited and len(chain) < MAX_CHAIN:
         visited.add(current_id)
-        chain.append(reason(await _read_situation(session, current_id, visible, cap)))
+        chain.append(explain_wait(await _read_situation(session, current_id, visible, cap)))
         current_id = chain[-1].next_id
     return chain
 

@@ -46,7 +46,7 @@ async def queue_state_hooks(session: Session, state_changes: Sequence[tuple[int,
     """
     if not state_changes:
         return
-    hooked = (await session.catalogue()).catalogue.hooked
+    hooked = (await session.catalogue()).catalogue.roles_with_hook
     hooks = {int(state): hook for state, hook in STATE_HOOKS.items() if hooked(hook)}
     hooked_changes = [(id, state, hooks[state]) for id, state in state_changes if state in hooks]
     if not hooked_changes:
@@ -98,7 +98,7 @@ async def queue_node_deleted(session: Session, id: int) -> None:
 
 def _node_handlers(stored: StoredCatalogue, change: str) -> list[tuple[str, str, str]]:
     """Return (kind, handler, hook) of all that are told: every role that implements the hook, and every active jig."""
-    roles = stored.catalogue.hooked(f"on_node_{change}")
+    roles = stored.catalogue.roles_with_hook(f"on_node_{change}")
     jigs = sorted(jig.name for jig in stored.catalogue.jigs.values() if jig.active)
     return [*(("role", role, f"on_node_{change}") for role in roles), *(("jig", jig, f"node_{change}") for jig in jigs)]
 
@@ -205,7 +205,7 @@ async def queue_network(session: Session, change: str, subject_id: int, view: Js
         session,
         [
             PendingCall(role, hook, subject, subject_id, node_id if isinstance(node_id, int) else None, view)
-            for role in (await session.catalogue()).catalogue.hooked(hook)
+            for role in (await session.catalogue()).catalogue.roles_with_hook(hook)
         ],
     )
 
@@ -215,7 +215,7 @@ async def queue_network(session: Session, change: str, subject_id: int, view: Js
 
 async def ask_noderoles(session: Session, hook: str, ids: Collection[int], *, new: bool = False) -> None:
     """Ask the roles of these noderoles by `on_node_bind` or `on_commit`. `new`: this transaction creates them."""
-    if not ids or not (await session.catalogue()).catalogue.hooked(hook):
+    if not ids or not (await session.catalogue()).catalogue.roles_with_hook(hook):
         return
     rows = await session.rows(
         f"SELECT r.name AS role, nr.id, nr.node_id, {NODEROLE_VIEW} AS view FROM {NODEROLES}"
@@ -232,7 +232,7 @@ async def ask_noderoles(session: Session, hook: str, ids: Collection[int], *, ne
 
 async def ask_deployment_roles(session: Session, hook: str, ids: Collection[int]) -> None:
     """Ask the roles of these deployment-roles by `on_deployment_create` or `on_deployment_delete`."""
-    if not ids or not (await session.catalogue()).catalogue.hooked(hook):
+    if not ids or not (await session.catalogue()).catalogue.roles_with_hook(hook):
         return
     rows = await session.rows(
         f"SELECT r.name AS role, d.id, {DEPLOYMENT_VIEW} AS view FROM deployment_roles dr"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from psycopg.types.json import Jsonb
 
-from rackwright.domain.attributes import merge, nest
+from rackwright.domain.attributes import merge, nest_at_path
 from rackwright.domain.catalogue import Json, JsonObject
 from rackwright.domain.effects import MAX_MESSAGE
 from rackwright.domain.errors import Conflict, Invalid, NotFound, Rule
@@ -108,7 +108,7 @@ async def _set_node_attribute(session: Session, origin: Origin, effect: SetNodeA
     if attrib.role is not None:
         raise Invalid(f"Attrib {attrib.name!r} is one of role {attrib.role!r} and not of the node. Use SetSysdata.")
     node = await get_node(session, id, EVERYTHING)
-    await update_node(session, id, {"discovery": merge(node.discovery, nest(attrib.map, effect.value))})
+    await update_node(session, id, {"discovery": merge(node.discovery, nest_at_path(attrib.map, effect.value))})
 
 
 async def _set_sysdata(session: Session, origin: Origin, effect: SetSysdata) -> set[int]:

@@ -4,7 +4,7 @@ import re
 
 from rackwright.domain.catalogue import Json, JsonObject
 from rackwright.domain.machines.ssh_login import PORT, ROOT, Login, login_of
-from rackwright.domain.states import PROPOSED, NodeRoleState, worst
+from rackwright.domain.states import PROPOSED, NodeRoleState, worst_state
 from rackwright.store.db.session import Session
 from rackwright.store.db.visibility import Visibility
 from rackwright.store.graph.noderole_views import NODE_ROLES
@@ -29,7 +29,7 @@ async def read_ansible_inventory(session: Session, visible: Visibility) -> JsonO
     members: dict[str, list[str]] = {}
     query = _HOSTS.format(seen_role=visible.condition(NODE_ROLES.seen), seen_node=visible.condition(NODES.seen))
     for row in await session.rows(query, proposed=int(PROPOSED), **visible.values):
-        state = worst(NodeRoleState(state) for state in row.states).label
+        state = worst_state(NodeRoleState(state) for state in row.states).label
         hostvars[row.name] = {
             **({"ansible_host": row.address} if row.address else {}),
             **_login_variables(login_of(row.hint)),

@@ -4,7 +4,7 @@ from ipaddress import IPv4Address
 
 from rackwright.domain.errors import NotFound
 from rackwright.domain.machines.install import SLEDGEHAMMER
-from rackwright.domain.networks.dhcp import DhcpHost, DhcpState, DhcpSubnet, ordered, share
+from rackwright.domain.networks.dhcp import DhcpHost, DhcpState, DhcpSubnet, pool_share, sorted_state
 from rackwright.domain.networks.networks import Category, Network, Use
 from rackwright.domain.states import PROPOSED
 from rackwright.store.db.session import Session
@@ -64,7 +64,7 @@ async def read_dhcp_state(session: Session, node_role_id: int) -> DhcpState:
         )
         for row in rows
     ]
-    return ordered(DhcpState(generation or 0, tuple(subnets), tuple(hosts)))
+    return sorted_state(DhcpState(generation or 0, tuple(subnets), tuple(hosts)))
 
 
 def _is_served(network: Network) -> bool:
@@ -87,7 +87,7 @@ def _build_subnet(record: NetworkRecord, index: int, count: int) -> DhcpSubnet:
         if range.use is Use.DYNAMIC and isinstance(range.first, IPv4Address) and isinstance(range.last, IPv4Address)
     ]
     routers = tuple(router.address for router in network.routers if isinstance(router.address, IPv4Address))
-    return DhcpSubnet(record.id, network.name, network.v4_subnet, share(pools, index, count), routers)
+    return DhcpSubnet(record.id, network.name, network.v4_subnet, pool_share(pools, index, count), routers)
 
 
 async def _read_provider_share(session: Session, node_role_id: int) -> tuple[int, int]:

@@ -61,11 +61,11 @@ async def open_attempt(session: Session, run: Run, target_os: str, frozen: JsonO
         raise Conflict(Rule.BUSY, f"Run {run.id} of {run.role} on {run.node} is over: somebody else has it.")
     earlier = await _lock_attempt(session, "node_id = :id AND ended_at IS NULL", id=run.node_id)
     if earlier is not None:
-        await apply_step(session, earlier, install.expired(earlier.state, "A newer install took its place"))
+        await apply_step(session, earlier, install.on_expired(earlier.state, "A newer install took its place"))
     node = await session.row(f"SELECT boot_id, {_NOW} AS now FROM nodes WHERE id = :id", id=run.node_id)
     if node is None:
         raise NotFound("node", run.node_id)
-    log, lines = install_log.begin(target_os, node.now)
+    log, lines = install_log.begin_log(target_os, node.now)
     await session.run(
         "INSERT INTO install_attempts (node_id, node_role_id, run_id, stage, target_os, frozen, boot_id, progress)"
         " VALUES (:node_id, :node_role_id, :run_id, :stage, :target_os, :frozen, :boot_id, :progress)",
@@ -86,7 +86,7 @@ async def end_attempt(session: Session, run_id: int, reason: str) -> None:
     """End the open attempt of a run together with the run: no boot after this one may be the installer."""
     attempt = await _lock_attempt(session, "run_id = :id AND ended_at IS NULL", id=run_id)
     if attempt is not None:
-        await apply_step(session, attempt, install.expired(attempt.state, reason))
+        await apply_step(session, attempt, install.on_expired(attempt.state, reason))
 
 
 async def _notify_installs(session: Session) -> None:
@@ -162,7 +162,9 @@ async def apply_step(session: Session, attempt: AttemptRecord, step: Step) -> St
     )
     if after.stage is not attempt.state.stage:
         await emit(session, f"install.{after.stage}", attempt.id, node_id=attempt.node_id, data={"error": after.error})
-        log_and_lines = install_log.moved(attempt.log, attempt.state.stage, after, attempt.target_os, attempt.now)
+        log_and_lines = install_log.log_stage_change(
+            attempt.log, attempt.state.stage, after, attempt.target_os, attempt.now
+        )
         await _store_progress(session, attempt, attempt.progress, *log_and_lines)
     for act in step.acts:
         await _perform_act(session, attempt, after, act)
@@ -239,12 +241,12 @@ async def advance_attempts(session: Session, max_installs: int = DEFAULT_MAX_INS
     for row in rows:
         attempt = _build_record(row)
         if attempt.id in reasons_over:
-            await apply_step(session, attempt, install.expired(attempt.state, reasons_over[attempt.id]))
+            await apply_step(session, attempt, install.on_expired(attempt.state, reasons_over[attempt.id]))
         elif attempt.state.stage is Stage.WAITING and under_way < max_installs:
             await apply_step(session, attempt, install.begin(attempt.state))
             under_way += 1
         elif attempt.state.stage is Stage.PUBLISHING and not await _lagging_providers(session, attempt):
-            await apply_step(session, attempt, install.published(attempt.state))
+            await apply_step(session, attempt, install.on_published(attempt.state))
 
 
 async def _lagging_providers(session: Session, attempt: AttemptRecord) -> list[str]:
@@ -324,7 +326,7 @@ async def record_probe(session: Session, attempt_id: int, *, ok: bool, error: st
     """Record the result of a probe of the machine."""
     attempt = await _lock_attempt(session, "id = :id", id=attempt_id)
     if attempt is not None:
-        await apply_step(session, attempt, install.probed(attempt.state, ok=ok, error=error))
+        await apply_step(session, attempt, install.on_probed(attempt.state, ok=ok, error=error))
 
 
 # --- requests of machines
@@ -345,7 +347,7 @@ async def fetch_secret(session: Session, node_id: int, source: str, *, has_netwo
         raise Conflict(Rule.BUSY, "The machine that is to be installed has another address than you.")
     if attempt.resetting and attempt.state.stage is Stage.REBOOTING:
         raise Conflict(Rule.BUSY, "This machine is being reset just now. Boot it once more.")
-    step = install.fetched(attempt.state, source)
+    step = install.on_secret_fetched(attempt.state, source)
     if step.refused:
         return None  # and not recorded: anybody may ask for it, as often as they like
     await apply_step(session, attempt, step)
@@ -360,7 +362,7 @@ async def fetch_secret(session: Session, node_id: int, source: str, *, has_netwo
 
 async def read_install_config(session: Session, secret: str, source: str) -> JsonObject:
     attempt = await _lock_attempt_by_secret(session, secret)
-    step = await apply_step(session, attempt, install.progressing(attempt.state, source))
+    step = await apply_step(session, attempt, install.on_installer_progress(attempt.state, source))
     _check_not_refused(step)
     return {"os": attempt.target_os, **attempt.frozen}
 
@@ -368,8 +370,8 @@ async def read_install_config(session: Session, secret: str, source: str) -> Jso
 async def record_install_progress(session: Session, secret: str, source: str, report: Report) -> None:
     """Record how far an installer is. A report that was sent twice, or comes too late, changes nothing."""
     attempt = await _lock_attempt_by_secret(session, secret)
-    _check_not_refused(await apply_step(session, attempt, install.progressing(attempt.state, source)))
-    after = install_log.reported(attempt.log, report, attempt.now)
+    _check_not_refused(await apply_step(session, attempt, install.on_installer_progress(attempt.state, source)))
+    after = install_log.log_report(attempt.log, report, attempt.now)
     if after is None:
         return
     shown = {name: value for name, value in asdict(report).items() if value is not None}
@@ -387,7 +389,9 @@ async def record_install_result(
     secret changes the key of a node without a person.
     """
     attempt = await _lock_attempt_by_secret(session, secret)
-    _check_not_refused(await apply_step(session, attempt, install.reported(attempt.state, source, ok=ok, error=error)))
+    _check_not_refused(
+        await apply_step(session, attempt, install.on_installer_end(attempt.state, source, ok=ok, error=error))
+    )
     if key is not None:
         await pin_key(session, attempt.node_id, key)
 
@@ -413,5 +417,5 @@ async def record_boot_during_install(session: Session, node_id: int, boot_id: st
     attempt = await _lock_attempt(session, "node_id = :id AND ended_at IS NULL", id=node_id)
     if attempt is None:
         return False
-    await apply_step(session, attempt, install.booted(attempt.state, boot_id, bootenv))
+    await apply_step(session, attempt, install.on_boot(attempt.state, boot_id, bootenv))
     return True

@@ -19,13 +19,13 @@ from rackwright.domain.machines.mesh_members import (
     LIVE,
     MARK,
     MEMBER_ROLE,
-    Directory,
     KnownNode,
     Member,
+    MemberDirectory,
     MeshView,
     failing_checks,
-    mark_of,
     member_events,
+    member_mark,
     new_node_name,
 )
 from rackwright.domain.states import ERROR, PROPOSED, Trigger
@@ -86,7 +86,7 @@ async def follow_mesh(session: GraphSession, view: MeshView) -> MeshChanges:
     """Make nodes and roles match the view of the mesh, and return what changed."""
     changes = MeshChanges()
     nodes = await _select_known_nodes(session)
-    directory = Directory(nodes, view.cluster)
+    directory = MemberDirectory(nodes, view.cluster)
     ids: dict[str, int] = {}
     for member in view.members:
         node = directory.find(member.name)
@@ -148,7 +148,7 @@ async def _create_member_node(session: GraphSession, view: MeshView, member: Mem
 
 
 def _build_mark(view: MeshView, member: Member, before: JsonObject, *, made: bool) -> JsonObject:
-    return {**mark_of(view, member, made=made), "failing": {**failing_checks(before, member)}}
+    return {**member_mark(view, member, made=made), "failing": {**failing_checks(before, member)}}
 
 
 async def _emit_member_events(session: Session, id: int, before: JsonObject, mark: JsonObject) -> None:

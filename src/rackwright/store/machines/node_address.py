@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from rackwright.domain.errors import Conflict, NotFound, Rule
-from rackwright.domain.machines.ssh_login import Login, approval, login_of
+from rackwright.domain.machines.ssh_login import Login, approval_text, login_of
 from rackwright.domain.networks.networks import Category
 from rackwright.domain.states import ERROR, Trigger
 from rackwright.store.db.session import Session
@@ -70,7 +70,7 @@ async def read_node_address(session: Session, node_id: int) -> NodeAddress:
     chosen_source = next(source for source, host in hosts.items() if host)
     host = hosts[chosen_source]
     login = login_of(row.hint)
-    approved = row.approved_address == approval(host, login.port)
+    approved = row.approved_address == approval_text(host, login.port)
     first_use = approved and row.trust_first_key and row.host_key is None
     return NodeAddress(row.name, host, chosen_source, row.host_key, login, approved, first_use)
 
@@ -103,7 +103,7 @@ async def approve_address(session: Session, node_id: int, *, trust_first_key: bo
     address = await read_node_address(session, node_id)
     await session.run(
         "UPDATE nodes SET approved_address = :approved, trust_first_key = :trusted WHERE id = :id",
-        approved=approval(address.host, address.login.port),
+        approved=approval_text(address.host, address.login.port),
         trusted=trust_first_key,
         id=node_id,
     )

@@ -15,7 +15,7 @@ from rackwright.domain.attributes import merge
 from rackwright.domain.catalogue import Flag, Json, JsonObject
 from rackwright.domain.errors import Conflict, Invalid, NotFound, Rule
 from rackwright.domain.names import check_mac, check_node_name, check_uuid
-from rackwright.domain.states import COMMITTED, PROPOSED, TRANSITION, NodeRoleState, Trigger, worst
+from rackwright.domain.states import COMMITTED, PROPOSED, TRANSITION, NodeRoleState, Trigger, worst_state
 from rackwright.store.db.listing import Column, Filter, Listing, key_id
 from rackwright.store.db.session import GraphSession, Session
 from rackwright.store.db.visibility import EVERYTHING, Visibility
@@ -91,7 +91,7 @@ class NodeRecord:
 
     @property
     def state(self) -> NodeRoleState:
-        return worst(NodeRoleState(state) for state in self.states)
+        return worst_state(NodeRoleState(state) for state in self.states)
 
 
 def _node_query(discovery: str) -> str:
@@ -265,7 +265,7 @@ async def create_node(session: GraphSession, new: NewNode) -> int:
     await queue_node_created(session, id)
     stored = await session.catalogue()
     flag = Flag.BOOTSTRAP if new.admin else Flag.DISCOVERY
-    await bind_committed(session, system.id, [(id, role) for role in stored.catalogue.flagged(flag)])
+    await bind_committed(session, system.id, [(id, role) for role in stored.catalogue.roles_with_flag(flag)])
     if new.deployment is not None and new.deployment != SYSTEM:
         await move_node(session, id, new.deployment)
     await bump_graph(session)

@@ -11,16 +11,16 @@ from typing import Any
 
 from sqlalchemy import Row
 
-from rackwright.domain.attributes import read
+from rackwright.domain.attributes import read_at_path
 from rackwright.domain.catalogue import JsonObject
 from rackwright.domain.errors import Conflict, Invalid, NotFound, Rule
 from rackwright.domain.networks.networks import (
     Address,
     Category,
     Network,
-    check_wish,
-    hint_map,
+    check_requested_address,
     hint_name,
+    hint_path,
     parse_address,
     role_name,
     same_host_part,
@@ -188,7 +188,7 @@ async def allocate_address(
 
 
 def _read_hinted_address(network: Network, hint: JsonObject, family: int) -> Address | None:
-    hinted = read(hint, hint_map(network.name, family))
+    hinted = read_at_path(hint, hint_path(network.name, family))
     if not isinstance(hinted, str) or not hinted:
         return None
     name = hint_name(network.name, family)
@@ -264,7 +264,7 @@ async def _allocate_exactly(
     router: bool = False,
 ) -> AllocationRecord:
     """Allocate just this address, or refuse with the name of the node that has it."""
-    check_wish(record.network, address, router=router)
+    check_requested_address(record.network, address, router=router)
     holders = await select_allocations(session, "WHERE a.address = CAST(:address AS inet)", address=str(address))
     if holders:
         raise Conflict(

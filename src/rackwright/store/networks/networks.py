@@ -15,11 +15,11 @@ from rackwright.domain.networks.networks import (
     Range,
     Router,
     Use,
-    changed,
     check_network,
     check_overlap,
     networks_barclamp,
     role_name,
+    with_changes,
 )
 from rackwright.store.barclamp_import import import_barclamps
 from rackwright.store.db.session import GraphSession, Session
@@ -75,7 +75,7 @@ async def create_network(session: GraphSession, network: Network) -> NetworkReco
 async def update_network(session: GraphSession, name: str, changes: Mapping[str, object]) -> NetworkRecord:
     """Set the description, the VLAN or the subnets. Addresses that nodes have must still be in the network."""
     before = await lock_network(session, name)
-    after = changed(before.network, changes)
+    after = with_changes(before.network, changes)
     if after == before.network:
         return before
     await _check_no_overlap(session, after)
@@ -178,7 +178,7 @@ async def add_router(session: GraphSession, network: str, router: Router) -> Net
     before = await lock_network(session, network)
     if any(known.address == router.address for known in before.network.routers):
         raise Conflict(Rule.EXISTS, f"Network {network!r} has the router {router.address} already.")
-    _check_part(lambda: changed(before.network, {"routers": (*before.network.routers, router)}))
+    _check_part(lambda: with_changes(before.network, {"routers": (*before.network.routers, router)}))
     taken = await select_allocations(session, "WHERE a.address = CAST(:address AS inet)", address=str(router.address))
     admin_ids = await _select_admin_ids(session)
     if any(allocation.node_id not in admin_ids for allocation in taken):
@@ -209,7 +209,7 @@ def find_range(record: NetworkRecord, name: str) -> Range:
 def _check_range(network: Network, new: Range) -> None:
     """Check the network as it would be with a new range, or with this one in place of the old one of its name."""
     others = tuple(range for range in network.ranges if range.name != new.name)
-    _check_part(lambda: changed(network, {"ranges": (*others, new)}))
+    _check_part(lambda: with_changes(network, {"ranges": (*others, new)}))
 
 
 def _check_part(check: Callable[[], object]) -> None:

@@ -9,7 +9,7 @@ import json
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
 
-from rackwright.domain.attributes import Staged
+from rackwright.domain.attributes import StagedInput
 from rackwright.domain.hooks import STATE_HOOKS
 from rackwright.domain.runs import DEFAULT_DEADLINE, Answer, Outcome, Run
 from rackwright.domain.states import TRANSITIONS, Trigger
@@ -45,7 +45,7 @@ class InstantJigs:
 
         There are none while roles have hooks for states: children then wait until the hooks were called.
         """
-        if any(stored.catalogue.hooked(hook) for hook in STATE_HOOKS.values()):
+        if any(stored.catalogue.roles_with_hook(hook) for hook in STATE_HOOKS.values()):
             return []
         return [name for name, jig in stored.catalogue.jigs.items() if jig.kind in self.kinds]
 
@@ -55,7 +55,7 @@ class InstantRun:
     """A run that was executed, and is to be written."""
 
     run: Run
-    staged: Staged
+    staged: StagedInput
     was_blocked: bool
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from psycopg.types.json import Jsonb
 
-from rackwright.domain.attributes import MISSING, check_value, merge, nest, read
+from rackwright.domain.attributes import MISSING, check_value, merge, nest_at_path, read_at_path
 from rackwright.domain.catalogue import Attrib, Catalogue, Json, JsonObject
 from rackwright.domain.errors import Invalid
 from rackwright.domain.machines.mesh_members import MARK
@@ -51,7 +51,9 @@ async def write_findings(session: Session, walls: Mapping[int, JsonObject]) -> N
     catalogue = (await session.catalogue()).catalogue
     attribs = writable_attribs(catalogue)
     walls_with_findings = {
-        id: wall for id, wall in walls.items() if any(read(wall, attrib.map) is not MISSING for attrib in attribs)
+        id: wall
+        for id, wall in walls.items()
+        if any(read_at_path(wall, attrib.map) is not MISSING for attrib in attribs)
     }
     if not walls_with_findings:
         return
@@ -68,10 +70,12 @@ async def write_findings(session: Session, walls: Mapping[int, JsonObject]) -> N
 async def _write_to_node(session: Session, node_id: int, writer: int, catalogue: Catalogue, wall: JsonObject) -> None:
     before: JsonObject = await session.value("SELECT discovery FROM nodes WHERE id = :id", id=node_id)
     returned = [
-        (attrib, value) for attrib in writable_attribs(catalogue) if (value := read(wall, attrib.map)) is not MISSING
+        (attrib, value)
+        for attrib in writable_attribs(catalogue)
+        if (value := read_at_path(wall, attrib.map)) is not MISSING
     ]
     valid = [(attrib, value) for attrib, value in returned if _is_valid(attrib, value)]
-    after = merge(before, *(nest(attrib.map, value) for attrib, value in valid))
+    after = merge(before, *(nest_at_path(attrib.map, value) for attrib, value in valid))
     if len(json.dumps(after)) > MAX_DISCOVERY_BYTES:
         after, valid = before, []
     refused = sorted({attrib.name for attrib, _ in returned} - {attrib.name for attrib, _ in valid})
@@ -83,7 +87,9 @@ async def _write_to_node(session: Session, node_id: int, writer: int, catalogue:
     await emit(session, "node.updated", node_id, node_id=node_id, data={"changed": ["discovery"]})
     await queue_node_updated(session, {node_id: {"discovery": before}})
     node_attribs = [attrib for attrib in catalogue.attribs.values() if attrib.role is None]
-    changed = [attrib.name for attrib in node_attribs if read(before, attrib.map) != read(after, attrib.map)]
+    changed = [
+        attrib.name for attrib in node_attribs if read_at_path(before, attrib.map) != read_at_path(after, attrib.map)
+    ]
     # Neither the writer nor what it stands on runs again: else a run that finds something new each time would run for
     # ever. Two beside each other that find different things are stopped, as any two are that make each other run.
     rows = await session.rows(_SELECT_TAKERS, node=node_id, writer=writer, changed=changed, proposed=int(PROPOSED))

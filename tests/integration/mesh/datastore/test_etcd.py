@@ -104,7 +104,7 @@ async def test_a_lock_has_one_holder_and_the_next_when_it_is_given_back(etcd: Et
     first, second = Lock(etcd, "/lock/a", "first", LEASE), Lock(etcd, "/lock/a", "second", LEASE)
     assert await first.hold()
     assert not await second.hold()
-    assert await first.owner_now() == "first"
+    assert await first.read_owner() == "first"
     await first.release()
     assert await second.hold()
     with pytest.raises(Fenced):

@@ -14,7 +14,7 @@ from tests.support.waiting import PATIENCE, until, wait_until
 from rackwright.lab.mesh_fleet import Fleet
 from rackwright.mesh.address import Address, parse_address
 from rackwright.mesh.errors import BadToken
-from rackwright.mesh.identity.revocation import Revocations, Revoked, sign
+from rackwright.mesh.identity.revocation import Revocations, Revoked, sign_revocations
 from rackwright.mesh.identity.server_identity import IdentityFiles
 from rackwright.mesh.joining import founding, join
 from rackwright.mesh.membership.messages import Alive, Dead, Gossip, Ping
@@ -52,7 +52,7 @@ async def stream(pair: Fleet, mallory: Path) -> AsyncIterator[Stream]:
 async def enter(pair: Fleet, folder: Path, name: str) -> None:
     token = join.read_token(pair.ask("s1", "token", name=name)["token"])
     nowhere = parse_address("127.0.0.1:1")
-    await join.join(folder, join.Wish(token.name, token.address, token.ca, nowhere, nowhere, token))
+    await join.join(folder, join.JoinOptions(token.name, token.address, token.ca, nowhere, nowhere, token))
 
 
 def address(pair: Fleet, server: str = "s1") -> Address:
@@ -63,8 +63,8 @@ def refusals(pair: Fleet, reason: str, server: str = "s1") -> float:
     return pair.metric(server, f'rackwright_mesh_refused_total{{reason="{reason}"}}')
 
 
-class Refused:
-    """What must hold around an attack: one more refusal of this reason, a log line, and the members as before."""
+class CountedRefusal:
+    """Checks around an attack: one more refusal of this reason is counted and logged, and the members are as before."""
 
     def __init__(self, pair: Fleet, reason: str) -> None:
         self.pair, self.reason = pair, reason
@@ -82,20 +82,20 @@ class Refused:
         assert self.state() == self.members
 
     def state(self) -> list[tuple[str, bool, int]]:
-        """Who is here. A slow server may be doubted and speak up for itself at any time; and mallory, who is a member
-        that is never there, is on its way to being dead."""
-        told = self.pair.ask("s1", "members")["members"]
+        """Return the members. A slow server may be suspected and refute at any time; and mallory, a member that is
+        never there, is on its way to being dead."""
+        members = self.pair.ask("s1", "members")["members"]
         return [
             (member["name"], member["state"] in ("alive", "suspect"), member["session"])
-            for member in told
+            for member in members
             if member["name"] != "mallory"
         ]
 
 
 async def test_a_certificate_of_another_ca_is_refused(pair: Fleet, tmp_path: Path) -> None:
     where = parse_address("127.0.0.1:1")
-    await asyncio.to_thread(founding.found, tmp_path, "s2", "other", where, where)
-    with Refused(pair, "bad_certificate"):
+    await asyncio.to_thread(founding.found_cluster, tmp_path, "s2", "other", where, where)
+    with CountedRefusal(pair, "bad_certificate"):
         # It holds the other CA, so it must not check ours to get as far as showing its own certificate.
         context = Contexts(IdentityFiles(tmp_path)).seed
         context.verify_mode = ssl.CERT_NONE
@@ -106,12 +106,12 @@ async def test_a_certificate_of_another_ca_is_refused(pair: Fleet, tmp_path: Pat
 
 
 async def test_a_stream_without_a_certificate_is_refused(pair: Fleet) -> None:
-    with Refused(pair, "no_certificate"):
+    with CountedRefusal(pair, "no_certificate"):
         assert b"403 Forbidden" in await request(address(pair), nameless(), http.upgrade_request("s1"))
 
 
 async def test_bytes_that_are_not_tls_are_refused(pair: Fleet) -> None:
-    with Refused(pair, "bad_certificate"):
+    with CountedRefusal(pair, "bad_certificate"):
         reader, writer = await asyncio.open_connection(*address(pair))
         writer.write(b"GET / HTTP/1.1\r\n\r\n")
         assert b"HTTP" not in await reader.read()
@@ -120,42 +120,42 @@ async def test_bytes_that_are_not_tls_are_refused(pair: Fleet) -> None:
 
 async def test_a_stranger_reaches_nothing_but_the_join_endpoint(pair: Fleet) -> None:
     for sent in (b"GET / HTTP/1.1\r\n\r\n", b"POST /mesh/v1/renew HTTP/1.1\r\nContent-Length: 2\r\n\r\n{}"):
-        with Refused(pair, "bad_request"):
+        with CountedRefusal(pair, "bad_request"):
             assert b"400 Bad Request" in await request(address(pair), nameless(), sent)
 
 
 async def test_a_body_that_is_too_long_is_refused_unread(pair: Fleet) -> None:
-    with Refused(pair, "bad_request"):
+    with CountedRefusal(pair, "bad_request"):
         sent = b"POST /mesh/v1/join HTTP/1.1\r\nContent-Length: 999999\r\n\r\n"
         assert b"400 Bad Request" in await request(address(pair), nameless(), sent)
 
 
 async def test_a_message_in_another_members_name_is_refused(pair: Fleet, stream: Stream) -> None:
-    with Refused(pair, "forged"):
+    with CountedRefusal(pair, "forged"):
         stream.send(message("s2", 1, Gossip(), Dead("s2", 99, "s2"), session=99))
 
 
 async def test_a_replayed_message_is_refused(pair: Fleet, stream: Stream) -> None:
     sent = message("mallory", 7, Ping(7), session=2)
     stream.send(sent)
-    with Refused(pair, "replayed"):
+    with CountedRefusal(pair, "replayed"):
         stream.send(sent)
 
 
 async def test_an_oversized_message_ends_the_connection(pair: Fleet, stream: Stream) -> None:
-    with Refused(pair, "oversized"):
+    with CountedRefusal(pair, "oversized"):
         stream.send(b"", length=MAX_MESSAGE + 1)
         assert await stream.ended()
 
 
 async def test_a_message_that_cannot_be_read_is_refused(pair: Fleet, stream: Stream) -> None:
-    with Refused(pair, "bad_message"):
+    with CountedRefusal(pair, "bad_message"):
         stream.send(b"\xff" * 100)
 
 
 async def test_an_unsigned_revocation_list_is_refused(pair: Fleet, stream: Stream, mallory: Path) -> None:
-    forged = sign(Revocations(999, {"s2": Revoked(999, 2**40)}), IdentityFiles(mallory).load().key)
-    with Refused(pair, "bad_records"):
+    forged = sign_revocations(Revocations(999, {"s2": Revoked(999, 2**40)}), IdentityFiles(mallory).load().key)
+    with CountedRefusal(pair, "bad_records"):
         stream.send(forged, Kind.REVOCATIONS)
     assert pair.ask("s1", "status")["revocations"] == 0
 
@@ -176,9 +176,9 @@ async def test_a_rogue_member_cannot_declare_a_living_one_dead(pair: Fleet, stre
 async def test_a_used_token_is_refused_to_another_key(pair: Fleet, tmp_path: Path) -> None:
     token = join.read_token(pair.ask("s1", "token", name="once")["token"])
     where = parse_address("127.0.0.1:1")
-    wish = join.Wish(token.name, token.address, token.ca, where, where, token)
+    wish = join.JoinOptions(token.name, token.address, token.ca, where, where, token)
     await join.join(tmp_path / "first", wish)
-    with Refused(pair, "bad_token"), pytest.raises(join.Refused, match="wrong, used or too old"):
+    with CountedRefusal(pair, "bad_token"), pytest.raises(join.JoinRefused, match="wrong, used or too old"):
         await join.join(tmp_path / "second", wish)
     assert not (tmp_path / "second" / "node.pem").exists()
 
@@ -187,9 +187,9 @@ async def test_a_token_with_a_wrong_secret_is_refused_and_stays_usable(pair: Fle
     token = join.read_token(pair.ask("s1", "token", name="guess")["token"])
     where = parse_address("127.0.0.1:1")
     guess = join.OneTimeToken(token.name, token.address, token.ca, token.id, bytes(32))
-    with Refused(pair, "bad_token"), pytest.raises(join.Refused):
-        await join.join(tmp_path, join.Wish(token.name, token.address, token.ca, where, where, guess))
-    await join.join(tmp_path, join.Wish(token.name, token.address, token.ca, where, where, token))
+    with CountedRefusal(pair, "bad_token"), pytest.raises(join.JoinRefused):
+        await join.join(tmp_path, join.JoinOptions(token.name, token.address, token.ca, where, where, guess))
+    await join.join(tmp_path, join.JoinOptions(token.name, token.address, token.ca, where, where, token))
 
 
 def test_a_text_that_is_no_token_is_named_as_such() -> None:
@@ -206,7 +206,7 @@ async def test_strangers_that_say_nothing_are_bounded(pair: Fleet) -> None:
         return refusals(pair, "too_many") > before
 
     try:
-        with Refused(pair, "too_many"):
+        with CountedRefusal(pair, "too_many"):
             # Each is given up after some seconds, so on a busy machine more than the bound and one may be needed.
             await until(one_more_is_refused, "one stranger is too many")
             assert len(silent) > DEFAULTS.strangers_from_one

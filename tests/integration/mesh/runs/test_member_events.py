@@ -10,7 +10,7 @@ from rackwright.mesh.datastore.etcd_client import put_op
 from rackwright.mesh.datastore.lock import Lock
 from rackwright.mesh.health.health_checks import CheckReport, Status, pack_reports
 from rackwright.mesh.membership.member import Entry, MemberRecord, State
-from rackwright.mesh.membership.metadata import Section, pack
+from rackwright.mesh.membership.metadata import Section, pack_sections
 from rackwright.mesh.runs.member_events import PUBLISHED, MemberEvents
 from rackwright.mesh.runs.record_verifier import RecordVerifier
 from rackwright.mesh.runs.run_model import CLUSTER_EVENTS
@@ -39,7 +39,7 @@ class Server:
         checks = [CheckReport(check, Status.FAILING, "refused") for check in failing] or [
             CheckReport("web", Status.PASSING)
         ]
-        health = pack({Section.HEALTH: pack_reports(checks)})
+        health = pack_sections({Section.HEALTH: pack_reports(checks)})
         self.entries[name] = Entry(
             MemberRecord(name, "10.0.0.1:7946", incarnation, 1, metadata=health), state, float(incarnation)
         )

@@ -9,7 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from rackwright.provision.images.packages import Source, fetch
+from rackwright.provision.images.packages import Source, fetch_packages
 from rackwright.provision.images.sledgehammer import PACKAGES, PROGRAMS, SUITE
 
 HIDE_LIBRARIES = """
@@ -44,7 +44,7 @@ json.dump(found, sys.stdout)
 def test_all_libraries_come_from_the_packages_on_a_host_that_has_none_of_them(tmp_path: Path) -> None:
     tree, work = tmp_path / "tree", tmp_path / "work"
     work.mkdir()
-    fetch(PACKAGES, Source(SUITE), tree, lambda _: None)
+    fetch_packages(PACKAGES, Source(SUITE), tree, lambda _: None)
     listed = subprocess.run(
         [
             *("unshare", "--mount", "--propagation", "private", "sh", "-c", HIDE_LIBRARIES, "hide", str(work)),

@@ -513,7 +513,7 @@ async def test_milestone_and_powersave_are_kept_as_declared(rack: Rack, role: st
     async with rack.store.read() as session:
         catalogue = (await session.catalogue()).catalogue
     assert catalogue.role(role).flags == {flag}
-    assert role in catalogue.flagged(flag)
+    assert role in catalogue.roles_with_flag(flag)
 
 
 async def test_milestone_and_powersave_roles_bind_and_run_as_any_other(rack: Rack) -> None:

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from rackwright.domain.barclamps.barclamp_file import Kinds, parse_barclamp
-from rackwright.domain.barclamps.yaml_lines import MAX_CHARACTERS
+from rackwright.domain.barclamps.barclamp_file import KnownKinds, parse_barclamp
+from rackwright.domain.barclamps.marked_values import MAX_CHARACTERS
 from rackwright.domain.catalogue import Attrib, Barclamp, Catalogue, Flag, Hammer, Jig, Json, Role
 from rackwright.domain.errors import BarclampInvalid, Conflict, Rule
 
 BAD = sorted((Path(__file__).parent / "bad").glob("*.yml"))
-KINDS = Kinds(jigs=("noop", "script", "state"), hammers=("redfish", "ipmi", "ssh", "qemu"))
+KINDS = KnownKinds(jigs=("noop", "script", "state"), hammers=("redfish", "ipmi", "ssh", "qemu"))
 EXPECTED = re.compile(r"# line (?P<line>\d+): (?P<part>.+)")
 
 
@@ -182,7 +182,7 @@ def parsed(text: str) -> Barclamp:
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "rule", "message"),
+    ("first", "second", "rule", "message"),
     [
         (
             "name: x\nroles: [{name: a, jig: noop, requires: [b]}]",
@@ -199,9 +199,9 @@ def parsed(text: str) -> Barclamp:
     ],
     ids=["circle of roles", "client role"],
 )
-def test_conflict_between_files_names_both(one: str, other: str, rule: Rule, message: str) -> None:
+def test_conflict_between_files_names_both(first: str, second: str, rule: Rule, message: str) -> None:
     with pytest.raises(Conflict) as refused:
-        Catalogue.of([parsed(one), parsed(other)]).check()
+        Catalogue.of([parsed(first), parsed(second)]).check()
     assert message in refused.value.message
     assert refused.value.rule == rule
 

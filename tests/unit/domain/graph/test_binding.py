@@ -1,11 +1,11 @@
-"""Binding: where what a role needs is found or put, and every reason to refuse."""
+"""Binding: where the roles that a role needs are found or bound, and every reason to refuse."""
 
 import pytest
 from tests.unit.domain.scene import Scene, catalogue
 
 from rackwright.domain.catalogue import Attrib
 from rackwright.domain.errors import Conflict, NotFound, Rule
-from rackwright.domain.graph.binding import BindPlan, Link, bind, bind_each
+from rackwright.domain.graph.binding import AttribLink, BindPlan, bind, bind_each
 from rackwright.domain.states import PROPOSED
 
 # --- what a role needs
@@ -20,7 +20,7 @@ def test_a_role_needs_its_client_requires_attached_roles_and_owners_of_wanted_at
         "client flags=implicit",
         attribs=[Attrib("size", "test", ("size",), role="disk")],
     )
-    assert known.needed("web") == ("client", "db", "monitor", "disk")
+    assert known.needed_roles("web") == ("client", "db", "monitor", "disk")
 
 
 def test_a_role_needs_nobody_for_attribs_of_itself_or_of_what_it_provides() -> None:
@@ -29,7 +29,7 @@ def test_a_role_needs_nobody_for_attribs_of_itself_or_of_what_it_provides() -> N
         "db",
         attribs=[Attrib("own", "test", ("own",), role="pg"), Attrib("size", "test", ("size",), role="db")],
     )
-    assert known.needed("pg") == ()
+    assert known.needed_roles("pg") == ()
 
 
 def test_a_circle_of_needs_is_refused_with_its_path() -> None:
@@ -215,14 +215,14 @@ def test_a_wanted_attrib_is_linked_to_the_parent_that_supplies_it() -> None:
 
 def test_an_attrib_of_the_node_needs_no_link() -> None:
     scene = Scene("web wants=fact", attribs=[Attrib("fact", "test", ("fact",))])
-    assert scene.bind("web@n1").links == list[Link]()
+    assert scene.bind("web@n1").links == list[AttribLink]()
 
 
 # --- refused
 
 
 def refused(scene: Scene, binding: str, rule: Rule, *words: str, into: str = "d") -> None:
-    """It is a conflict by that rule whose message has all the words."""
+    """Check that binding is a conflict by that rule, whose message has all the words."""
     with pytest.raises(Conflict) as conflict:
         scene.bind(binding, into=into)
     assert conflict.value.rule is rule
@@ -388,7 +388,7 @@ def test_a_node_of_another_branch_cannot_be_bound() -> None:
 def test_what_the_server_binds_in_the_root_reaches_the_nodes_of_every_deployment() -> None:
     scene = Scene("net", nodes="n1:e n2:d n3", deployments="d e")
     plan = scene.bind("net@n1", "net@n2", "net@n3", into="system")
-    assert {one.deployment_id for one in plan.created} == {scene.deployments["system"]}
+    assert {noderole.deployment_id for noderole in plan.created} == {scene.deployments["system"]}
 
 
 def test_a_refused_circle_of_unchecked_roles_names_it() -> None:
@@ -397,14 +397,14 @@ def test_a_refused_circle_of_unchecked_roles_names_it() -> None:
 
 def test_what_binding_makes_is_proposed() -> None:
     scene = Scene("web requires=db", "db")
-    assert {one.state for one in scene.bind("web@n1").created} == {PROPOSED}
+    assert {noderole.state for noderole in scene.bind("web@n1").created} == {PROPOSED}
 
 
 # --- many targets, each by itself
 
 
 def contested() -> Scene:
-    """A cluster with what stands on it, a rival, a provides pair and an admin node, for targets of every kind."""
+    """Return a scene for targets of every kind: a cluster with children, a rival, a provides pair, an admin node."""
     scene = Scene(
         "db flags=cluster requires=sql", "web requires=db,base", "base flags=implicit", "front requires=web",
         "rival conflicts=web", "pg provides=sql requires=base", "sql", "shop requires=sql", "abstract flags=abstract",
@@ -429,10 +429,10 @@ def test_each_target_is_answered_as_if_it_were_the_only_one_and_the_graph_stays(
         except Conflict as refused:
             return refused.rule, refused.message
 
-    found = bind_each(scene.graph, scene.catalogue, home, targets)
-    told = [one if isinstance(one, BindPlan) else (one.rule, one.message) for one in found]
-    assert told == [alone(target) for target in targets]
-    refusals = {one.rule for one in found if isinstance(one, Conflict)}
+    answers = bind_each(scene.graph, scene.catalogue, home, targets)
+    comparable = [answer if isinstance(answer, BindPlan) else (answer.rule, answer.message) for answer in answers]
+    assert comparable == [alone(target) for target in targets]
+    refusals = {answer.rule for answer in answers if isinstance(answer, Conflict)}
     assert refusals >= {Rule.CONFLICTS, Rule.ABSTRACT, Rule.UNRESOLVED, Rule.JIG_INACTIVE, Rule.DESTRUCTIVE_ON_ADMIN}
-    assert any(isinstance(one, BindPlan) and one.recohorted for one in found)
+    assert any(isinstance(answer, BindPlan) and answer.recohorted for answer in answers)
     assert scene.graph.noderoles == contested().graph.noderoles

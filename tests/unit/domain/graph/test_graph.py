@@ -1,4 +1,4 @@
-"""The view of the graph that rules look at: which noderole of a role comes first, and how a trial is taken back."""
+"""The graph in memory: which noderole of a role comes first, and how a trial is undone."""
 
 from copy import deepcopy
 
@@ -13,14 +13,14 @@ def noderole(id: int, cohort: int, deployment_id: int = 1, role: str = "r") -> N
 
 
 def first(graph: Graph, deployment_id: int = 1) -> int | None:
-    found = graph.first_of_role(deployment_id, "r", 1)
-    return found.id if found else None
+    first = graph.first_of_role(deployment_id, "r", 1)
+    return first.id if first else None
 
 
 def test_first_of_role_is_the_lowest_cohort_then_the_lowest_id() -> None:
     graph = Graph(noderoles=[noderole(3, 1), noderole(2, 1), noderole(1, 2)])
     assert first(graph) == 2
-    assert [one.id for one in graph.of_role(1, "r")] == [2, 3, 1]
+    assert [noderole.id for noderole in graph.of_role(1, "r")] == [2, 3, 1]
 
 
 def test_first_of_role_follows_what_is_added_and_what_moves_down() -> None:
@@ -48,13 +48,13 @@ def test_first_of_role_in_a_deployment_above_passes_over_what_is_only_proposed_t
 
 
 def seen(graph: Graph) -> tuple[object, ...]:
-    """All that can be asked of a graph."""
+    """Return the answers of a graph to all its lookups."""
     ids = sorted(graph.noderoles)
-    nodes = sorted({one.node_id for one in graph.noderoles.values()})
+    nodes = sorted({noderole.node_id for noderole in graph.noderoles.values()})
     return (
         deepcopy(graph.noderoles),
         [(id, list(graph.parents(id)), list(graph.children(id))) for id in range(10)],
-        [[graph.at(node, role) for role in "rs"] for node in range(10)],
+        [[graph.noderole_at(node, role) for role in "rs"] for node in range(10)],
         [graph.on_node(node) for node in nodes],
         [[graph.of_role(deployment, role) for role in "rs"] for deployment in (1, 2)],
         [[graph.first_of_role(deployment, role, 1) for role in "rs"] for deployment in (1, 2)],

@@ -1,15 +1,15 @@
-"""Removal: what goes along, and who may not be orphaned."""
+"""Removal: which noderoles are removed along with others, and which must not be orphaned."""
 
 import pytest
 from tests.unit.domain.scene import Scene
 
 from rackwright.domain.errors import Conflict, Rule
-from rackwright.domain.graph.removal import removal
+from rackwright.domain.graph.removal import find_removed_noderoles
 from rackwright.domain.states import ACTIVE
 
 
 def gone(scene: Scene, *names: str) -> set[str]:
-    return scene.names(removal(scene.graph, scene.catalogue, [scene.id(name) for name in names]))
+    return scene.names(find_removed_noderoles(scene.graph, scene.catalogue, [scene.id(name) for name in names]))
 
 
 def orphans(scene: Scene, *names: str) -> str:

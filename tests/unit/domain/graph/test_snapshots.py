@@ -1,4 +1,4 @@
-"""What a commit would do, how two snapshots differ, and what a deployment shows."""
+"""Plans of commits, differences of snapshots, and the state that a deployment shows."""
 
 import dataclasses
 
@@ -9,36 +9,38 @@ from rackwright.domain.errors import Conflict, Rule
 from rackwright.domain.graph.snapshots import (
     CommitPlan,
     Intent,
-    Planned,
+    PlannedNodeRole,
     Proposal,
     ShownState,
-    diff,
+    diff_intents,
     plan_commit,
     shown_state,
 )
 from rackwright.domain.states import ACTIVE, BLOCKED, ERROR, PROPOSED, TODO, TRANSITION
 
 
-def planned(scene: Scene, into: str = "d", revision: int = 1, takes: str = "", **said: str) -> CommitPlan:
-    """`dropped`, `changed`: names of noderoles; `changed_roles`: roles; `takes`: `source>taker`."""
+def planned(scene: Scene, into: str = "d", revision: int = 1, takes: str = "", **changes: str) -> CommitPlan:
+    """Plan a commit. `dropped`, `changed`: names of noderoles; `changed_roles`: roles; `takes`: `source>taker`."""
     deployment = scene.deployments[into]
     created = [
-        one for one in scene.graph.noderoles.values() if one.state is PROPOSED and one.deployment_id == deployment
+        noderole
+        for noderole in scene.graph.noderoles.values()
+        if noderole.state is PROPOSED and noderole.deployment_id == deployment
     ]
     pairs = [word.split(">") for word in takes.split()]
     proposal = Proposal(
         deployment,
         revision,
         tuple(created),
-        dropped=frozenset(map(scene.id, said.get("dropped", "").split())),
-        changed=frozenset(map(scene.id, said.get("changed", "").split())),
-        changed_roles=frozenset(said.get("changed_roles", "").split()),
+        dropped=frozenset(map(scene.id, changes.get("dropped", "").split())),
+        changed=frozenset(map(scene.id, changes.get("changed", "").split())),
+        changed_roles=frozenset(changes.get("changed_roles", "").split()),
         takers={scene.id(source): [scene.id(taker)] for source, taker in pairs},
     )
     return plan_commit(scene.catalogue, scene.graph, proposal)
 
 
-def names(lines: tuple[Planned, ...]) -> list[str]:
+def names(lines: tuple[PlannedNodeRole, ...]) -> list[str]:
     return [f"{line.role}@{line.node}" for line in lines]
 
 
@@ -164,12 +166,12 @@ def test_a_member_only_proposed_elsewhere_that_goes_leaves_its_cluster_alone() -
 
 
 def test_the_digest_changes_with_anything_that_the_commit_would_do() -> None:
-    def digest(revision: int = 1, into: str = "d", bound: str = "db@n1 web@n2", **said: str) -> str:
+    def digest(revision: int = 1, into: str = "d", bound: str = "db@n1 web@n2", **changes: str) -> str:
         scene = Scene("db flags=cluster", "web requires=db", deployments="d e", nodes="n1 n2 n3")
         scene.bind(*bound.split(), into=into)
         scene.commit()
         scene.bind("db@n3", into=into)
-        return planned(scene, into, revision, **said).digest
+        return planned(scene, into, revision, **changes).digest
 
     digests = [
         digest(),
@@ -208,9 +210,9 @@ def test_the_digest_changes_when_a_node_would_be_wiped() -> None:
 def test_a_difference_names_all_that_was_added_removed_and_changed() -> None:
     old = Intent({"web": {}, "db": {"a": 1}}, {("n1", "web"): {}, ("n1", "db"): {}})
     new = Intent({"web": {}, "db": {"a": 2}, "dns": {}}, {("n1", "db"): {"x": 1}, ("n2", "dns"): {}})
-    there = diff(old, new)
+    there = diff_intents(old, new)
     assert dataclasses.astuple(there) == (("dns",), (), ("db",), (("n2", "dns"),), (("n1", "web"),), (("n1", "db"),))
-    back = diff(new, old)
+    back = diff_intents(new, old)
     assert (back.roles_removed, back.bindings_removed, back.bindings_added) == (
         there.roles_added,
         there.bindings_added,

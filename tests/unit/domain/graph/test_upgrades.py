@@ -1,15 +1,15 @@
-"""Upgrades: which parents a bound noderole keeps, gains and loses when its role says something else than before."""
+"""Upgrades: the parents that a bound noderole keeps, gains and loses when its role changed."""
 
 import pytest
 from tests.unit.domain.scene import Scene, catalogue
 
 from rackwright.domain.catalogue import Attrib
 from rackwright.domain.errors import Conflict, Rule
-from rackwright.domain.graph.upgrades import Upgrade, is_outdated, upgrade, wiring
+from rackwright.domain.graph.upgrades import UpgradePlan, is_outdated, plan_upgrade, wiring
 
 
-def upgraded(scene: Scene, *roles: str, attribs: tuple[Attrib, ...] = ()) -> Upgrade:
-    """What the roles of a new barclamp change in a scene in which all is committed."""
+def upgraded(scene: Scene, *roles: str, attribs: tuple[Attrib, ...] = ()) -> UpgradePlan:
+    """Return what the roles of a new barclamp change in a scene in which all is committed."""
     scene.commit()
     new = catalogue(*roles, attribs=attribs)
     graph = scene.graph
@@ -18,7 +18,7 @@ def upgraded(scene: Scene, *roles: str, attribs: tuple[Attrib, ...] = ()) -> Upg
         for id, noderole in graph.noderoles.items()
         if is_outdated(new, noderole, [graph.noderoles[parent] for parent in graph.parents(id)], {})
     }
-    return upgrade(graph, new, scene.deployments["d"], (), outdated)
+    return plan_upgrade(graph, new, scene.deployments["d"], (), outdated)
 
 
 def test_parent_that_still_answers_a_need_is_kept_though_binding_would_choose_another() -> None:
@@ -41,9 +41,9 @@ def test_implicit_need_is_not_answered_by_a_parent_on_another_node() -> None:
 def test_cluster_is_gained_and_lost_with_all_its_members() -> None:
     scene = Scene("web", "ring flags=cluster")
     scene.bind("ring@n1", "ring@n2", "web@n3")
-    found = upgraded(scene, "web requires=ring", "ring flags=cluster")
+    plan = upgraded(scene, "web requires=ring", "ring flags=cluster")
     assert scene.parents("web@n3") == {"ring@n1", "ring@n2"}
-    assert [scene.names(one.gained) for one in found.relinked] == [{"ring@n1", "ring@n2"}]
+    assert [scene.names(relinked.gained) for relinked in plan.relinked] == [{"ring@n1", "ring@n2"}]
     upgraded(scene, "web", "ring flags=cluster")
     assert scene.parents("web@n3") == set()
 

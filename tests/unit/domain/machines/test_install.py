@@ -1,4 +1,4 @@
-"""The install attempt: every stage under every message, written out; then what each step asks of the server."""
+"""The install attempt: every stage under every message, written out; then what the server must do after each step."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,22 +13,22 @@ HERE, ELSEWHERE = "192.0.2.10", "192.0.2.66"
 
 MESSAGES: dict[str, Callable[[Attempt], Step]] = {
     "begin": install.begin,
-    "published": install.published,
-    "fetched": lambda attempt: install.fetched(attempt, HERE),
-    "fetched-elsewhere": lambda attempt: install.fetched(attempt, ELSEWHERE),
-    "progress": lambda attempt: install.progressing(attempt, HERE),
-    "progress-elsewhere": lambda attempt: install.progressing(attempt, ELSEWHERE),
-    "success": lambda attempt: install.reported(attempt, HERE, ok=True),
-    "success-elsewhere": lambda attempt: install.reported(attempt, ELSEWHERE, ok=True),
-    "failure": lambda attempt: install.reported(attempt, HERE, ok=False, error="no disk"),
-    "failure-elsewhere": lambda attempt: install.reported(attempt, ELSEWHERE, ok=False),
-    "boot-local": lambda attempt: install.booted(attempt, NEW_BOOT, LOCAL),
-    "boot-sledgehammer": lambda attempt: install.booted(attempt, NEW_BOOT, SLEDGEHAMMER),
-    "old-boot-local": lambda attempt: install.booted(attempt, OLD_BOOT, LOCAL),
-    "installer-boot-local": lambda attempt: install.booted(attempt, INSTALLER_BOOT, LOCAL),
-    "probe-good": lambda attempt: install.probed(attempt, ok=True),
-    "probe-bad": lambda attempt: install.probed(attempt, ok=False, error="another boot"),
-    "expired": lambda attempt: install.expired(attempt, "Too late"),
+    "published": install.on_published,
+    "fetched": lambda attempt: install.on_secret_fetched(attempt, HERE),
+    "fetched-elsewhere": lambda attempt: install.on_secret_fetched(attempt, ELSEWHERE),
+    "progress": lambda attempt: install.on_installer_progress(attempt, HERE),
+    "progress-elsewhere": lambda attempt: install.on_installer_progress(attempt, ELSEWHERE),
+    "success": lambda attempt: install.on_installer_end(attempt, HERE, ok=True),
+    "success-elsewhere": lambda attempt: install.on_installer_end(attempt, ELSEWHERE, ok=True),
+    "failure": lambda attempt: install.on_installer_end(attempt, HERE, ok=False, error="no disk"),
+    "failure-elsewhere": lambda attempt: install.on_installer_end(attempt, ELSEWHERE, ok=False),
+    "boot-local": lambda attempt: install.on_boot(attempt, NEW_BOOT, LOCAL),
+    "boot-sledgehammer": lambda attempt: install.on_boot(attempt, NEW_BOOT, SLEDGEHAMMER),
+    "old-boot-local": lambda attempt: install.on_boot(attempt, OLD_BOOT, LOCAL),
+    "installer-boot-local": lambda attempt: install.on_boot(attempt, INSTALLER_BOOT, LOCAL),
+    "probe-good": lambda attempt: install.on_probed(attempt, ok=True),
+    "probe-bad": lambda attempt: install.on_probed(attempt, ok=False, error="another boot"),
+    "expired": lambda attempt: install.on_expired(attempt, "Too late"),
 }
 
 # Columns: the stage before. "-": refused, nothing changes. "=": taken, and the stage stays.
@@ -54,11 +54,11 @@ expired               failed      failed      failed      failed      failed   f
 """
 
 PUBLISHES = (Act.PUBLISH_INSTALLER, Act.PUBLISH_SLEDGEHAMMER, Act.PUBLISH_LOCAL)
-"""What the machine boots next is written by these alone."""
+"""The acts that decide what the machine boots next; no others do."""
 
 
 def at(stage: Stage) -> Attempt:
-    """An attempt as it is when it has come this far."""
+    """Return an attempt as it is at this stage."""
     fetched = stage not in (Stage.WAITING, Stage.PUBLISHING, Stage.REBOOTING)
     return Attempt(
         stage,
@@ -101,20 +101,20 @@ def test_only_the_beginning_ever_makes_the_next_boot_the_installer(message: str,
     ("message", "stage"), [(m, s) for m, s, cell in cases() if cell == "failed"], ids=lambda value: str(value)
 )
 def test_after_any_failure_the_next_boot_is_not_the_installer(message: str, stage: Stage) -> None:
-    """Walk the way to `stage`, follow what is published on it, then fail."""
-    wanted = SLEDGEHAMMER
-    way = ["begin", "published", "fetched", "success", "boot-local"]
+    """Send the messages up to `stage`, follow what is published on it, then fail."""
+    bootenv = SLEDGEHAMMER
+    messages = ["begin", "published", "fetched", "success", "boot-local"]
     attempt = Attempt(Stage.WAITING, boot_id=OLD_BOOT)
-    for word in way:
+    for word in messages:
         if attempt.stage is stage:
             break
         step = MESSAGES[word](attempt)
-        attempt, wanted = step.attempt, _published(step, wanted)
+        attempt, bootenv = step.attempt, _published(step, bootenv)
     assert attempt.stage is stage
     failed = MESSAGES[message](attempt)
     assert failed.attempt.stage is Stage.FAILED
     assert Act.FAIL in failed.acts
-    assert not _published(failed, wanted).endswith("-install")
+    assert not _published(failed, bootenv).endswith("-install")
 
 
 def _published(step: Step, before: str) -> str:
@@ -146,19 +146,19 @@ def test_the_way_to_success_asks_for_each_thing_once_and_in_order() -> None:
 
 @pytest.mark.parametrize("source", [HERE, ELSEWHERE])
 def test_a_second_fetch_alarms_and_names_both_addresses(source: str) -> None:
-    step = install.fetched(at(Stage.INSTALLING), source)
+    step = install.on_secret_fetched(at(Stage.INSTALLING), source)
     assert Act.ALARM in step.acts
     assert HERE in step.attempt.error
     assert source in step.attempt.error
 
 
 def test_the_secret_belongs_to_the_address_it_was_fetched_from() -> None:
-    assert install.fetched(at(Stage.REBOOTING), ELSEWHERE).attempt.source == ELSEWHERE
+    assert install.on_secret_fetched(at(Stage.REBOOTING), ELSEWHERE).attempt.source == ELSEWHERE
 
 
 @pytest.mark.parametrize("stage", [stage for stage in Stage if stage not in ENDED], ids=str)
 def test_what_expires_says_why_and_how_far_it_had_come(stage: Stage) -> None:
-    error = install.expired(at(stage), "Too late").attempt.error
+    error = install.on_expired(at(stage), "Too late").attempt.error
     assert "Too late" in error
     assert stage.value in error
 
@@ -168,11 +168,11 @@ def test_a_failed_install_says_what_the_installer_said() -> None:
 
 
 def test_an_installer_that_does_not_say_why_it_failed_still_leaves_a_reason() -> None:
-    assert install.reported(at(Stage.INSTALLING), HERE, ok=False).attempt.error
+    assert install.on_installer_end(at(Stage.INSTALLING), HERE, ok=False).attempt.error
 
 
 def test_a_boot_while_installing_is_remembered_and_later_of_the_past() -> None:
-    noted = install.booted(at(Stage.INSTALLING), NEW_BOOT, SLEDGEHAMMER).attempt
-    late = install.booted(replace(noted, stage=Stage.BOOTING), NEW_BOOT, LOCAL)
+    noted = install.on_boot(at(Stage.INSTALLING), NEW_BOOT, SLEDGEHAMMER).attempt
+    late = install.on_boot(replace(noted, stage=Stage.BOOTING), NEW_BOOT, LOCAL)
     assert late.refused
     assert late.attempt.stage is Stage.BOOTING

@@ -1,4 +1,4 @@
-"""The lines of an install's log: what is said when, and that nobody's machine can say more than that."""
+"""The lines of an install's log: which are written when, and that no machine can cause more of them."""
 
 import pytest
 
@@ -10,24 +10,24 @@ from rackwright.domain.machines.install_log import (
     InstallLog,
     Lines,
     Report,
-    begin,
-    moved,
+    begin_log,
+    log_report,
+    log_stage_change,
     one_line,
-    reported,
 )
 
 MB = 10**6
 
 
-def _hear(log: InstallLog, *reports: tuple[float, Report]) -> tuple[InstallLog, Lines]:
-    """The log after reports, (when, what), and all lines that they made."""
-    said: Lines = []
+def _log_reports(log: InstallLog, *reports: tuple[float, Report]) -> tuple[InstallLog, Lines]:
+    """Return the log after reports, each as (time, report), and all lines that they made."""
+    all_lines: Lines = []
     for now, report in reports:
-        after = reported(log, report, now)
+        after = log_report(log, report, now)
         if after is not None:
             log, lines = after
-            said += lines
-    return log, said
+            all_lines += lines
+    return log, all_lines
 
 
 def _image(done: int, total: int = 1000 * MB, round: int = 1) -> Report:
@@ -35,10 +35,10 @@ def _image(done: int, total: int = 1000 * MB, round: int = 1) -> Report:
 
 
 def test_each_stage_of_the_server_has_a_begin_and_an_end_with_how_long_it_took() -> None:
-    log, lines = begin("debian-12", 100.0)
+    log, lines = begin_log("debian-12", 100.0)
     stages = [Stage.WAITING, Stage.PUBLISHING, Stage.REBOOTING, Stage.INSTALLING, Stage.BOOTING, Stage.PROBING]
     for number, (before, after) in enumerate(zip(stages, [*stages[1:], Stage.DONE], strict=True)):
-        log, more = moved(log, before, Attempt(after), "debian-12", 100.0 + 20 * (number + 1))
+        log, more = log_stage_change(log, before, Attempt(after), "debian-12", 100.0 + 20 * (number + 1))
         lines += more
     assert lines == [
         "install of debian-12 begun",
@@ -59,7 +59,7 @@ def test_each_stage_of_the_server_has_a_begin_and_an_end_with_how_long_it_took()
 
 
 def test_the_image_is_told_by_share_bytes_and_rate() -> None:
-    log, lines = _hear(
+    log, lines = _log_reports(
         InstallLog(0.0, 0.0),
         (10.0, Report("partition", 5)),
         (12.5, Report("download", 15)),
@@ -80,30 +80,30 @@ def test_the_image_is_told_by_share_bytes_and_rate() -> None:
         "writing the image: done after 20 s (1.0 GB, 50 MB/s)",
         "configuring the system",
     ]
-    _, failed = moved(log, Stage.INSTALLING, Attempt(Stage.FAILED, error="no room"), "debian-12", 40.0)
+    _, failed = log_stage_change(log, Stage.INSTALLING, Attempt(Stage.FAILED, error="no room"), "debian-12", 40.0)
     assert failed == ["configuring the system: failed after 7.5 s", "running the installer: failed after 40 s: no room"]
 
 
 def test_a_slow_download_is_told_every_thirty_seconds() -> None:
     reports = [(float(second), _image(second * 1000)) for second in range(0, 121, 10)]
-    _, lines = _hear(InstallLog(0.0, 0.0), *reports)
+    _, lines = _log_reports(InstallLog(0.0, 0.0), *reports)
     assert lines == ["writing the image"] + [
         f"writing the image: 0 % ({kilobytes} kB of 1.0 GB, 1 kB/s)" for kilobytes in (30, 60, 90, 120)
     ]
 
 
 def test_a_report_that_comes_twice_or_late_changes_nothing() -> None:
-    told = [(1.0, Report("partition", 5)), (2.0, _image(500 * MB)), (3.0, Report("configure", 80))]
-    log, lines = _hear(InstallLog(0.0, 0.0), *told)
-    assert all(reported(log, report, 100.0) is None for _, report in told)
-    middle, _ = _hear(InstallLog(0.0, 0.0), *told[:2])
+    reports = [(1.0, Report("partition", 5)), (2.0, _image(500 * MB)), (3.0, Report("configure", 80))]
+    log, lines = _log_reports(InstallLog(0.0, 0.0), *reports)
+    assert all(log_report(log, report, 100.0) is None for _, report in reports)
+    middle, _ = _log_reports(InstallLog(0.0, 0.0), *reports[:2])
     for late in (_image(500 * MB), _image(100 * MB), Report("download", 15), Report("partition", 5)):
-        assert reported(middle, late, 100.0) is None
+        assert log_report(middle, late, 100.0) is None
     assert len(lines) == len(set(lines))
 
 
 def test_a_download_that_was_cut_off_says_that_it_begins_anew() -> None:
-    _, lines = _hear(
+    _, lines = _log_reports(
         InstallLog(0.0, 0.0),
         (0.0, Report("download", 15)),
         (10.0, _image(500 * MB)),
@@ -125,7 +125,7 @@ def test_a_download_that_was_cut_off_says_that_it_begins_anew() -> None:
 
 def test_an_installer_that_knows_no_bytes_tells_its_stages() -> None:
     stages = [("partition", 5), ("download", 15), ("configure", 80), ("something-else", 85), ("bootloader", 90)]
-    _, lines = _hear(InstallLog(0.0, 0.0), *((float(at), Report(*stage)) for at, stage in enumerate(stages)))
+    _, lines = _log_reports(InstallLog(0.0, 0.0), *((float(at), Report(*stage)) for at, stage in enumerate(stages)))
     assert [line for line in lines if "done" not in line] == [
         "partitioning the disk",
         "writing the image",
@@ -137,24 +137,24 @@ def test_an_installer_that_knows_no_bytes_tells_its_stages() -> None:
 
 def test_a_hostile_installer_fills_no_log() -> None:
     flood = [(float(n), Report(f"stage-{n}", 0)) for n in range(10 * MOST_STAGES)]
-    log, lines = _hear(InstallLog(0.0, 0.0), *flood)
+    log, lines = _log_reports(InstallLog(0.0, 0.0), *flood)
     assert len(lines) <= 2 * MOST_STAGES + 1
     rounds = [(0.0, _image(n * 100 * MB, round=r)) for r in range(1, 101) for n in range(1, 11)]
-    log, lines = _hear(InstallLog(0.0, 0.0), *rounds)
+    log, lines = _log_reports(InstallLog(0.0, 0.0), *rounds)
     assert (len(lines), lines[-1]) == (MOST_LINES + 1, LEFT_OUT)
-    assert _hear(log, (1000.0, Report("configure", 80)))[1] == []
+    assert _log_reports(log, (1000.0, Report("configure", 80)))[1] == []
     assert max(map(len, lines)) < 200
 
 
 @pytest.mark.parametrize("clock", [5.0, 10.0], ids=["backwards", "standing still"])
 def test_a_clock_that_does_not_go_on_gives_no_rate(clock: float) -> None:
-    log, _ = _hear(InstallLog(0.0, 0.0), (10.0, Report("download", 15)))
-    _, lines = _hear(log, (clock, _image(500 * MB)))
+    log, _ = _log_reports(InstallLog(0.0, 0.0), (10.0, Report("download", 15)))
+    _, lines = _log_reports(log, (clock, _image(500 * MB)))
     assert lines == ["writing the image: 50 % (500 MB of 1.0 GB)"]
 
 
 def test_an_attempt_from_before_logs_were_kept_has_no_durations() -> None:
-    _, lines = moved(InstallLog(), Stage.BOOTING, Attempt(Stage.PROBING), "debian-12", 10.0)
+    _, lines = log_stage_change(InstallLog(), Stage.BOOTING, Attempt(Stage.PROBING), "debian-12", 10.0)
     assert lines == ["booting from its own disk: done", "checking the installed system"]
 
 

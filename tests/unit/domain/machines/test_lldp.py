@@ -1,4 +1,4 @@
-"""What is taken from LLDP frames, and that nothing else is."""
+"""The reader of LLDP frames: what it takes from a frame, and that it takes nothing else."""
 
 from ipaddress import ip_address
 
@@ -51,15 +51,15 @@ SPOKEN = frame(
     management("10.0.0.3"),
     port_vlan(110),
 )
-"""What a common switch says, with parts nobody here asks for."""
+"""The frame of a common switch, with parts that are not used."""
 HEARD = Neighbour(SWITCH, "Ethernet7", "leaf-3", "to the third rack", "10.0.0.3", 110)
 WORDS = st.text(st.characters(min_codepoint=0x21, max_codepoint=0x7E), min_size=1, max_size=255)
 
 
 def test_a_frame_of_a_switch_tells_which_switch_and_which_port() -> None:
-    found = read_frame(SPOKEN)
-    assert found == HEARD
-    assert found.as_json() == {
+    neighbour = read_frame(SPOKEN)
+    assert neighbour == HEARD
+    assert neighbour.as_json() == {
         "chassis": SWITCH,
         "port": "Ethernet7",
         "name": "leaf-3",
@@ -70,16 +70,16 @@ def test_a_frame_of_a_switch_tells_which_switch_and_which_port() -> None:
 
 
 def test_what_a_neighbour_does_not_say_is_left_out() -> None:
-    found = read_frame(frame(CHASSIS, PORT))
-    assert found == PLAIN
-    assert found.as_json() == {"chassis": SWITCH, "port": "Ethernet7"}
+    neighbour = read_frame(frame(CHASSIS, PORT))
+    assert neighbour == PLAIN
+    assert neighbour.as_json() == {"chassis": SWITCH, "port": "Ethernet7"}
 
 
 @given(WORDS, WORDS, WORDS, WORDS, st.ip_addresses(), st.integers(1, 4094), st.integers(1, 65535))
 def test_what_was_put_into_a_frame_comes_out_of_it(
     chassis: str, port: str, name: str, description: str, address: object, vlan: int, seconds: int
 ) -> None:
-    made = frame(
+    encoded = frame(
         tlv(Tlv.CHASSIS, b"\x07" + chassis.encode()),
         named_port(port),
         tlv(Tlv.NAME, name.encode()),
@@ -89,52 +89,51 @@ def test_what_was_put_into_a_frame_comes_out_of_it(
         seconds=seconds,
     )
     told = "" if str(address) in ("0.0.0.0", "::") else str(address)
-    assert read_frame(made) == Neighbour(chassis, port, name, description, told, vlan)
+    assert read_frame(encoded) == Neighbour(chassis, port, name, description, told, vlan)
 
 
-def _is_short_and_printable(found: Neighbour) -> bool:
-    texts = (found.chassis, found.port, found.name, found.port_description, found.management)
-    return all(len(one) <= 512 and all(" " <= letter <= "~" for letter in one) for one in texts)
+def _is_short_and_printable(neighbour: Neighbour) -> bool:
+    texts = (neighbour.chassis, neighbour.port, neighbour.name, neighbour.port_description, neighbour.management)
+    return all(len(text) <= 512 and all(" " <= letter <= "~" for letter in text) for text in texts)
 
 
 @given(st.binary(max_size=FRAME_LIMIT))
 def test_garbage_is_read_without_harm(garbage: bytes) -> None:
-    found = read_frame(garbage)
-    assert found is None or _is_short_and_printable(found)
+    neighbour = read_frame(garbage)
+    assert neighbour is None or _is_short_and_printable(neighbour)
 
 
 @given(st.lists(st.tuples(st.integers(0, 127), st.binary(max_size=300)), max_size=8))
 def test_whatever_the_parts_say_what_is_taken_is_short_and_printable(parts: list[tuple[int, bytes]]) -> None:
-    found = read_frame(CHASSIS + PORT + lifetime() + b"".join(tlv(*one) for one in parts))
-    assert found is None or _is_short_and_printable(found)
+    neighbour = read_frame(CHASSIS + PORT + lifetime() + b"".join(tlv(*typed) for typed in parts))
+    assert neighbour is None or _is_short_and_printable(neighbour)
 
 
 @given(st.binary(min_size=1, max_size=255), st.integers(0, 255), st.binary(min_size=1, max_size=255))
 def test_whatever_identifiers_are_what_is_taken_is_short_and_printable(one: bytes, kind: int, other: bytes) -> None:
     kinds = bytes([kind])
-    found = read_frame(frame(tlv(Tlv.CHASSIS, kinds + one), tlv(Tlv.PORT, kinds + other)))
-    assert found is None or _is_short_and_printable(found)
+    neighbour = read_frame(frame(tlv(Tlv.CHASSIS, kinds + one), tlv(Tlv.PORT, kinds + other)))
+    assert neighbour is None or _is_short_and_printable(neighbour)
 
 
 @pytest.mark.parametrize("length", range(len(SPOKEN.rstrip(b"\0"))))
 def test_a_frame_that_is_cut_off_within_a_part_says_nothing(length: int) -> None:
-    whole = SPOKEN
-    ends = {sum(map(len, parts)) for parts in _beginnings(whole)}
-    found = read_frame(whole[:length])
+    ends = {sum(map(len, parts)) for parts in _beginnings(SPOKEN)}
+    neighbour = read_frame(SPOKEN[:length])
     mandatory = len(CHASSIS + PORT + lifetime())
-    assert (found is not None) == (length in ends and length >= mandatory)
+    assert (neighbour is not None) == (length in ends and length >= mandatory)
 
 
-def _beginnings(whole: bytes) -> list[list[bytes]]:
-    """The parts of a frame: the first, the first two, and so on."""
+def _beginnings(remaining: bytes) -> list[list[bytes]]:
+    """Return the parts of a frame: the first, the first two, and so on."""
     parts: list[bytes] = []
-    found = []
-    while whole:
-        size = 2 + (int.from_bytes(whole[:2]) & 0x1FF)
-        parts.append(whole[:size])
-        whole = whole[size:]
-        found.append([*parts])
-    return found
+    beginnings = []
+    while remaining:
+        size = 2 + (int.from_bytes(remaining[:2]) & 0x1FF)
+        parts.append(remaining[:size])
+        remaining = remaining[size:]
+        beginnings.append([*parts])
+    return beginnings
 
 
 @pytest.mark.parametrize(
@@ -191,10 +190,10 @@ def test_of_two_parts_alike_the_first_counts() -> None:
 
 
 def test_control_characters_do_not_pass() -> None:
-    found = read_frame(
+    neighbour = read_frame(
         frame(CHASSIS, PORT, tlv(Tlv.NAME, b"leaf\x1b[2J-3\r\n\0"), tlv(Tlv.PORT_DESCRIPTION, "\u202eü".encode()))
     )
-    assert found == Neighbour(SWITCH, "Ethernet7", "leaf[2J-3")
+    assert neighbour == Neighbour(SWITCH, "Ethernet7", "leaf[2J-3")
 
 
 @pytest.mark.parametrize(

@@ -1,16 +1,16 @@
-"""What a machine lacks for its install is said before the commit."""
+"""What a machine lacks for its install, as a plan shows it before the commit."""
 
 from dataclasses import replace
 
 import pytest
 
-from rackwright.domain.machines.planned_installs import PlannedInstall, disk_names, missing
+from rackwright.domain.machines.planned_installs import PlannedInstall, disk_names, missing_for_install
 
 READY = PlannedInstall("n1", "debian-12", None, ("sda", "sdb"), "192.0.2.7", has_controller=True, accepted=True)
 
 
 def test_a_machine_that_has_everything_lacks_nothing() -> None:
-    assert missing(READY, {"debian-12"}) == ()
+    assert missing_for_install(READY, {"debian-12"}) == ()
     assert READY.disk == "sda"
     assert replace(READY, chosen_disk="sdb").disk == "sdb"
 
@@ -28,12 +28,12 @@ def test_a_machine_that_has_everything_lacks_nothing() -> None:
     ],
 )
 def test_what_is_not_there_is_named_with_what_to_do(install: PlannedInstall, named: str) -> None:
-    [said] = missing(install, {"debian-12"})
+    [said] = missing_for_install(install, {"debian-12"})
     assert named in said
 
 
 def test_a_simulated_machine_needs_no_image() -> None:
-    assert missing(READY, None) == ()
+    assert missing_for_install(READY, None) == ()
 
 
 def test_whatever_a_machine_reports_as_its_disks_is_read() -> None:

@@ -1,4 +1,4 @@
-"""What DHCP servers serve, as Kea's configuration and back."""
+"""The state that DHCP servers serve, rendered as Kea's configuration and parsed from it."""
 
 from dataclasses import replace
 from ipaddress import IPv4Address, IPv4Network
@@ -12,15 +12,15 @@ from rackwright.domain.networks.dhcp import (
     DhcpHost,
     DhcpState,
     DhcpSubnet,
-    KeaPlace,
+    KeaHost,
     check_interface,
-    ordered,
-    parse,
-    render,
-    share,
+    parse_kea_config,
+    pool_share,
+    render_kea_config,
+    sorted_state,
 )
 
-PLACE = KeaPlace("/run/kea", "/leases", ("eth0",), (IPv4Address("10.0.0.1"),))
+PLACE = KeaHost("/run/kea", "/leases", ("eth0",), (IPv4Address("10.0.0.1"),))
 SUBNET = DhcpSubnet(
     1,
     "admin",
@@ -40,18 +40,20 @@ hosts = st.lists(
 
 
 @given(hosts)
-def test_what_is_rendered_is_read_back_as_it_was(made: list[tuple[list[str], list[int]]]) -> None:
-    state = ordered(
+def test_what_is_rendered_is_read_back_as_it_was(hosts: list[tuple[list[str], list[int]]]) -> None:
+    state = sorted_state(
         DhcpState(
             3,
             (SUBNET,),
             tuple(
-                DhcpHost(f"n{n}.rack.example", "local", tuple(of), tuple(IPv4Address(f"10.0.0.{a}") for a in at))
-                for n, (of, at) in enumerate(made)
+                DhcpHost(
+                    f"n{n}.rack.example", "local", tuple(macs), tuple(IPv4Address(f"10.0.0.{a}") for a in last_bytes)
+                )
+                for n, (macs, last_bytes) in enumerate(hosts)
             ),
         )
     )
-    assert parse(render(state, PLACE)) == state
+    assert parse_kea_config(render_kea_config(state, PLACE)) == state
 
 
 def test_anything_that_differs_in_what_is_served_is_seen() -> None:
@@ -64,25 +66,25 @@ def test_anything_that_differs_in_what_is_served_is_seen() -> None:
         replace(state, subnets=(replace(SUBNET, pools=()),)),
         replace(state, subnets=(replace(SUBNET, routers=()),)),
     ):
-        assert parse(render(other, PLACE)) != state
+        assert parse_kea_config(render_kea_config(other, PLACE)) != state
 
 
 @pytest.mark.parametrize("bad", ["n1.example\n", 'n1".example', "n1.example;", "${n1}.example"])
 def test_no_name_is_rendered_that_could_mean_something_else(bad: str) -> None:
     with pytest.raises(Invalid):
-        render(DhcpState(1, (SUBNET,), (replace(HOST, node=bad),)), PLACE)
+        render_kea_config(DhcpState(1, (SUBNET,), (replace(HOST, node=bad),)), PLACE)
 
 
 @pytest.mark.parametrize("bad", ["52:54:00:00:00:01\n", "52:54:00:00:00", "'; reboot"])
 def test_no_mac_is_rendered_that_is_none(bad: str) -> None:
     with pytest.raises(Invalid):
-        render(DhcpState(1, (SUBNET,), (replace(HOST, macs=(bad,)),)), PLACE)
+        render_kea_config(DhcpState(1, (SUBNET,), (replace(HOST, macs=(bad,)),)), PLACE)
 
 
 @pytest.mark.parametrize("bad", ["local\n", "a b", "$(x)", "", "../x"])
 def test_no_bootenv_is_rendered_that_is_none(bad: str) -> None:
     with pytest.raises(Invalid):
-        render(DhcpState(1, (SUBNET,), (replace(HOST, bootenv=bad),)), PLACE)
+        render_kea_config(DhcpState(1, (SUBNET,), (replace(HOST, bootenv=bad),)), PLACE)
 
 
 @pytest.mark.parametrize("bad", ["", "eth0\n", "eth0/10.0.0.1", "a" * 16, "eth 0", "*"])
@@ -94,6 +96,6 @@ def test_no_interface_is_served_that_is_none(bad: str) -> None:
 @given(st.integers(1, 40), st.integers(1, 6))
 def test_servers_share_a_pool_without_overlap_and_without_a_rest(size: int, of: int) -> None:
     first = IPv4Address("10.0.0.10")
-    parts = [part for place in range(of) for part in share([(first, first + (size - 1))], place, of)]
+    parts = [part for place in range(of) for part in pool_share([(first, first + (size - 1))], place, of)]
     covered = [number for low, high in parts for number in range(int(low), int(high) + 1)]
     assert covered == list(range(int(first), int(first) + size))

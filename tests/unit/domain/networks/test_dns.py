@@ -1,4 +1,4 @@
-"""Names and addresses as zones: pure, and nothing unchecked gets in."""
+"""The zones that DNS serves for names and addresses of nodes: nothing unchecked gets in."""
 
 from ipaddress import ip_address, ip_network
 
@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rackwright.domain.errors import Invalid
-from rackwright.domain.networks.dns import DnsHost, Record, Type, dns_state, forward_zones, reverse_zone
+from rackwright.domain.networks.dns import DnsHost, Record, RecordType, dns_state, forward_zones, reverse_zone
 
 
 def test_every_address_is_found_both_ways() -> None:
@@ -15,11 +15,11 @@ def test_every_address_is_found_both_ways() -> None:
     subnets = [ip_network("10.77.0.0/24"), ip_network("fd77::/64"), ip_network("10.78.0.0/16")]
     state = dns_state(7, [host], subnets, ["rack.example"])
     assert state.zones["rack.example"] == {
-        Record("n1.rack.example", Type.A, "10.77.0.20"),
-        Record("n1.rack.example", Type.AAAA, "fd77::20"),
+        Record("n1.rack.example", RecordType.A, "10.77.0.20"),
+        Record("n1.rack.example", RecordType.AAAA, "fd77::20"),
     }
-    assert state.zones["0.77.10.in-addr.arpa"] == {Record("20.0.77.10.in-addr.arpa", Type.PTR, "n1.rack.example")}
-    assert state.zones["78.10.in-addr.arpa"] == {Record("5.0.78.10.in-addr.arpa", Type.PTR, "n1.rack.example")}
+    assert state.zones["0.77.10.in-addr.arpa"] == {Record("20.0.77.10.in-addr.arpa", RecordType.PTR, "n1.rack.example")}
+    assert state.zones["78.10.in-addr.arpa"] == {Record("5.0.78.10.in-addr.arpa", RecordType.PTR, "n1.rack.example")}
     [six] = [zone for zone in state.zones if zone.endswith("ip6.arpa")]
     assert six == "0.0.0.0.0.0.0.0.0.0.0.0.7.7.d.f.ip6.arpa"
     assert len(state.zones[six]) == 1
@@ -27,7 +27,7 @@ def test_every_address_is_found_both_ways() -> None:
 
 def test_an_address_of_no_network_has_a_name_but_is_nobodys() -> None:
     state = dns_state(1, [DnsHost("n1.rack.example", (ip_address("192.0.2.5"),))], [], ["rack.example"])
-    assert state.zones == {"rack.example": {Record("n1.rack.example", Type.A, "192.0.2.5")}}
+    assert state.zones == {"rack.example": {Record("n1.rack.example", RecordType.A, "192.0.2.5")}}
 
 
 def test_a_domain_below_another_is_part_of_it() -> None:
@@ -35,7 +35,7 @@ def test_a_domain_below_another_is_part_of_it() -> None:
 
 
 def test_a_name_in_no_domain_is_not_served_and_makes_no_zone() -> None:
-    """A node called evil.com would else have us speak for all of com."""
+    """A node called evil.com would else have the server answer for all of com."""
     evil = DnsHost("evil.com", (ip_address("10.77.0.66"),))
     state = dns_state(1, [evil], [ip_network("10.77.0.0/24")], ["rack.example"])
     assert state.zones == {"rack.example": frozenset(), "0.77.10.in-addr.arpa": frozenset()}

@@ -1,4 +1,4 @@
-"""Which domains may be served, and which of them a name lies in."""
+"""The domains that may be served, and the domain that a name is in."""
 
 import pytest
 

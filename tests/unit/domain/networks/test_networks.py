@@ -1,4 +1,4 @@
-"""The rules of networks, each by the network that breaks it, and the arithmetic of addresses."""
+"""The rules for networks, each shown by a network that breaks it, and the arithmetic of addresses."""
 
 from dataclasses import replace
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
@@ -19,7 +19,7 @@ from rackwright.domain.networks.networks import (
     check_network,
     check_network_name,
     check_overlap,
-    check_wish,
+    check_requested_address,
     networks_barclamp,
     parse_address,
     parse_subnet,
@@ -147,17 +147,17 @@ def test_networks_share_no_address() -> None:
 @pytest.mark.parametrize("address", ["10.0.1.5", "10.0.0.1", "10.0.0.150", "10.0.0.255"])
 def test_nobody_may_wish_for_what_is_not_for_nodes(address: str) -> None:
     with pytest.raises(Invalid):
-        check_wish(GOOD, ip_address(address))
+        check_requested_address(GOOD, ip_address(address))
 
 
 def test_an_address_outside_of_all_ranges_may_be_wished_for() -> None:
-    check_wish(GOOD, ip_address("10.0.0.5"))
+    check_requested_address(GOOD, ip_address("10.0.0.5"))
 
 
 def test_admin_nodes_share_where_no_range_is_for_them() -> None:
-    assert [one.name for one in GOOD.ranges_for(4, admin=True)] == ["admin"]
-    assert [one.name for one in GOOD.ranges_for(4, admin=False)] == ["host"]
-    assert [one.name for one in GOOD.ranges_for(6, admin=True)] == ["host6"]
+    assert [range.name for range in GOOD.ranges_for(4, admin=True)] == ["admin"]
+    assert [range.name for range in GOOD.ranges_for(4, admin=False)] == ["host"]
+    assert [range.name for range in GOOD.ranges_for(6, admin=True)] == ["host6"]
 
 
 @given(st.integers(0, 255), st.sampled_from(["172.16.0.0/24", "172.16.4.0/22", "172.16.0.64/26", "172.16.0.0/30"]))
@@ -165,12 +165,12 @@ def test_the_host_part_is_kept_wherever_it_fits(part: int, subnet: str) -> None:
     target = ip_network(subnet)
     assert isinstance(target, IPv4Network)
     of = ip_network("10.0.0.0/24")
-    found = same_host_part(Network("x", v4_subnet=target), of[part], of)
+    address = same_host_part(Network("x", v4_subnet=target), of[part], of)
     if part < target.num_addresses:
-        assert found is not None
-        assert int(found) - int(target.network_address) == part
+        assert address is not None
+        assert int(address) - int(target.network_address) == part
     else:
-        assert found is None
+        assert address is None
 
 
 def test_the_host_part_says_nothing_where_there_is_no_such_family() -> None:
@@ -180,9 +180,9 @@ def test_the_host_part_says_nothing_where_there_is_no_such_family() -> None:
 
 def test_each_network_is_a_milestone_and_the_admin_network_comes_first() -> None:
     storage = Network("storage", v4_subnet=IPv4Network("10.9.0.0/24"))
-    made = networks_barclamp([storage, GOOD])
-    check_fit([Barclamp("network"), made])
-    admin, other = made.roles
+    barclamp = networks_barclamp([storage, GOOD])
+    check_fit([Barclamp("network"), barclamp])
+    admin, other = barclamp.roles
     assert (admin.name, other.name) == ("network-admin", "network-storage")
     assert other.requires == ("network-admin",)
     assert set(admin.attaches) == {"crowbar-admin-node", "crowbar-managed-node"}

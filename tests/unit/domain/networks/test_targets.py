@@ -1,11 +1,11 @@
-"""Which addresses may be called on somebody's word."""
+"""The addresses that the server may call because somebody named them, and those it may not."""
 
 from ipaddress import ip_address, ip_network
 
 import pytest
 
 from rackwright.domain.errors import Invalid
-from rackwright.domain.networks.call_targets import parse_target, refusal
+from rackwright.domain.networks.call_targets import call_refusal, parse_target
 
 PRIVATE = [
     "127.0.0.1", "127.9.9.9", "0.0.0.0", "10.1.2.3", "172.16.0.1", "192.168.1.1", "100.64.0.1", "169.254.169.254",
@@ -18,19 +18,19 @@ PRIVATE = [
 
 @pytest.mark.parametrize("address", PRIVATE)
 def test_addresses_that_are_not_of_the_public_internet_are_refused(address: str) -> None:
-    assert "webhook_allow" in (refusal(ip_address(address), []) or "")
+    assert "webhook_allow" in (call_refusal(ip_address(address), []) or "")
 
 
 @pytest.mark.parametrize("address", ["8.8.8.8", "1.1.1.1", "2606:4700:4700::1111", "::ffff:8.8.8.8"])
 def test_public_addresses_are_called(address: str) -> None:
-    assert refusal(ip_address(address), []) is None
+    assert call_refusal(ip_address(address), []) is None
 
 
 @pytest.mark.parametrize("address", ["10.1.2.3", "::ffff:10.1.2.3", "fd00::1"])
 def test_a_network_that_is_allowed_is_called_and_no_other(address: str) -> None:
     allowed = [ip_network("10.0.0.0/8"), ip_network("fd00::/8")]
-    assert refusal(ip_address(address), allowed) is None
-    assert refusal(ip_address("192.168.1.1"), allowed) is not None
+    assert call_refusal(ip_address(address), allowed) is None
+    assert call_refusal(ip_address("192.168.1.1"), allowed) is not None
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ from rackwright.mesh.joining.renewal import Renewal, RenewalPorts
 from rackwright.mesh.log import Log
 from rackwright.mesh.membership.member import Entry, MemberRecord, State
 from rackwright.mesh.membership.member_view import AUTHORITY_LABEL, authorities, authority_names, live_records
-from rackwright.mesh.membership.metadata import Section, unpack
+from rackwright.mesh.membership.metadata import Section, unpack_sections
 from rackwright.mesh.membership.protocol_outputs import Event, EventKind
 from rackwright.mesh.membership.swim import Swim, SwimConfig
 from rackwright.mesh.metrics import Metrics
@@ -139,7 +139,7 @@ async def test_what_parts_publish_travels_together_with_the_own_record(server: S
     driver = server.driver()
     driver.publish_datastore(b"hint")
     driver.publish(Section.HEALTH, b"results")
-    assert unpack(driver.swim.me.metadata) == {Section.DATASTORE: b"hint", Section.HEALTH: b"results"}
+    assert unpack_sections(driver.swim.me.metadata) == {Section.DATASTORE: b"hint", Section.HEALTH: b"results"}
 
 
 async def test_a_frame_goes_to_the_handler_of_its_kind_and_one_without_is_refused(server: Server) -> None:
@@ -230,7 +230,7 @@ def renewal_of(server: Server, authority: Authority | None) -> Renewal:
 
 async def test_who_holds_the_ca_renews_its_own_certificate(server: Server) -> None:
     key = new_key()
-    new_identity = await renewal_of(server, server.authority).renewed(key)
+    new_identity = await renewal_of(server, server.authority).renew(key)
     assert name_of(new_identity.certificate) == "s1"
     assert new_identity.certificate.serial_number != server.identity.current.certificate.serial_number
     server.identity.replace(new_identity)
@@ -243,7 +243,7 @@ async def test_who_holds_the_ca_renews_its_own_certificate(server: Server) -> No
 
 async def test_without_a_living_authority_renewal_says_what_to_do(server: Server) -> None:
     with pytest.raises(NoAuthority, match="bring one back"):
-        await renewal_of(server, None).renewed(new_key())
+        await renewal_of(server, None).renew(new_key())
 
 
 # What is asked over HTTP

@@ -222,11 +222,11 @@ def test_a_long_reason_travels_cut_and_printable() -> None:
 
 
 def test_metadata_holds_sections_and_skips_those_of_a_newer_version() -> None:
-    packed = metadata.pack({metadata.Section.HEALTH: b"h", metadata.Section.DATASTORE: b"d"})
-    assert metadata.unpack(packed + b"\x63\x00\x01z") == {
+    packed = metadata.pack_sections({metadata.Section.HEALTH: b"h", metadata.Section.DATASTORE: b"d"})
+    assert metadata.unpack_sections(packed + b"\x63\x00\x01z") == {
         metadata.Section.HEALTH: b"h",
         metadata.Section.DATASTORE: b"d",
     }
-    assert metadata.unpack(b"\x01\x00") == {}
+    assert metadata.unpack_sections(b"\x01\x00") == {}
     with pytest.raises(ValueError, match="at most 512"):
-        metadata.pack({metadata.Section.HEALTH: bytes(511)})
+        metadata.pack_sections({metadata.Section.HEALTH: bytes(511)})

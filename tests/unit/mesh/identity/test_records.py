@@ -1,13 +1,20 @@
-"""What the cluster remembers about admission: it lasts, it is signed, and a token is used once."""
+"""The records about admission: they last, they are signed, and a token is used once."""
 
 from pathlib import Path
 
 import pytest
 
 from rackwright.mesh.errors import BadRecords
-from rackwright.mesh.identity.admission_records import FileRecords, Invite, Issued, Token
+from rackwright.mesh.identity.admission_records import FileRecords, Invite, IssuedCertificate, Token
 from rackwright.mesh.identity.authority import AuthorityFiles
-from rackwright.mesh.identity.revocation import EMPTY, RevocationFile, Revocations, Revoked, sign, verify
+from rackwright.mesh.identity.revocation import (
+    EMPTY,
+    RevocationFile,
+    Revocations,
+    Revoked,
+    sign_revocations,
+    verify_revocations,
+)
 from rackwright.mesh.identity.server_identity import new_key
 
 KEY = new_key()
@@ -22,11 +29,11 @@ def path(tmp_path: Path) -> Path:
 async def test_records_are_there_after_a_restart(path: Path) -> None:
     records = FileRecords(path, KEY)
     await records.add_invite(INVITE)
-    await records.add_certificate(Issued("web1", await records.next_number(), "digest", 900), 0)
+    await records.add_certificate(IssuedCertificate("web1", await records.next_number(), "digest", 900), 0)
     await records.revoke("web2", 0)
     again = FileRecords(path, KEY)
     assert await again.invites() == [INVITE]
-    assert await again.certificates() == [Issued("web1", 1, "digest", 900)]
+    assert await again.certificates() == [IssuedCertificate("web1", 1, "digest", 900)]
     assert (await again.revocations()).covers("web2", 1)
     assert await again.next_number() == 2
 
@@ -62,7 +69,7 @@ async def test_revoking_a_name_takes_back_all_that_was_given_to_it(path: Path) -
     await records.add_invite(INVITE)
     await records.add_token(Token("t", "web1", expires=100))
     for _ in range(3):
-        await records.add_certificate(Issued("web1", await records.next_number(), "digest", 900), 0)
+        await records.add_certificate(IssuedCertificate("web1", await records.next_number(), "digest", 900), 0)
     revoked = await records.revoke("web1", 0)
     assert [revoked.covers("web1", number) for number in (1, 2, 3, 4)] == [True, True, True, False]
     assert await records.invites() == []
@@ -80,14 +87,14 @@ def test_only_a_list_signed_by_the_ca_is_taken_and_only_a_newer_one(tmp_path: Pa
     file = RevocationFile(tmp_path / "revocations.json", authority.ca)
     second = Revocations(2, {"web1": Revoked(1, 100)})
     with pytest.raises(BadRecords, match="without the CA's signature"):
-        file.take(sign(second, new_key()))
+        file.take(sign_revocations(second, new_key()))
     assert file.current == EMPTY
-    assert file.take(sign(second, authority.key))
-    assert not file.take(sign(Revocations(1), authority.key)), "an older list must not bring anyone back"
+    assert file.take(sign_revocations(second, authority.key))
+    assert not file.take(sign_revocations(Revocations(1), authority.key)), "an older list must not bring anyone back"
     assert RevocationFile(tmp_path / "revocations.json", authority.ca).current == second
 
 
 @pytest.mark.parametrize("signed", [b"", b"\n", b"AAAA\n{}", b"\xff\xff\n{}"])
 def test_bytes_that_are_no_list_are_refused(signed: bytes, tmp_path: Path) -> None:
     with pytest.raises(BadRecords):
-        verify(signed, AuthorityFiles(tmp_path).create("test").ca)
+        verify_revocations(signed, AuthorityFiles(tmp_path).create("test").ca)

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from rackwright.mesh.identity import sealing
 from rackwright.mesh.identity.authority import Authority, AuthorityFiles
-from rackwright.mesh.identity.sealing import BadSeal, key_of, own_key, record, seal, unseal
+from rackwright.mesh.identity.sealing import BadSeal, load_seal_key, make_seal_record, seal, unseal, verify_seal_record
 from rackwright.mesh.identity.server_identity import Identity, new_key
 from rackwright.mesh.runs.run_model import RunRequest, Targets, read_request
 
@@ -95,34 +95,34 @@ async def member(authority: Authority, name: str) -> Identity:
 
 
 async def test_a_servers_key_is_believed_if_its_certificate_vouches_for_it(authority: Authority) -> None:
-    published = record(await member(authority, "s1"), KEYS["s1"].public_key())
-    assert key_of("s1", published, authority.ca) == KEYS["s1"].public_key()
+    published = make_seal_record(await member(authority, "s1"), KEYS["s1"].public_key())
+    assert verify_seal_record("s1", published, authority.ca) == KEYS["s1"].public_key()
 
 
 async def test_a_key_that_its_server_did_not_sign_is_refused(authority: Authority, tmp_path: Path) -> None:
     stranger = AuthorityFiles(tmp_path / "other").create("test")
-    good = json.loads(record(await member(authority, "s1"), KEYS["s1"].public_key()))
+    good = json.loads(make_seal_record(await member(authority, "s1"), KEYS["s1"].public_key()))
     exchanged = {**good, "key": b64encode(KEYS["s2"].public_key().public_bytes_raw()).decode()}
-    forged = [json.dumps(exchanged).encode(), record(await member(stranger, "s1"), KEYS["s2"].public_key())]
+    forged = [json.dumps(exchanged).encode(), make_seal_record(await member(stranger, "s1"), KEYS["s2"].public_key())]
     for published in (*forged, b"", b"[]", b"{}", json.dumps({**good, "signature": "x"}).encode()):
         with pytest.raises(BadSeal, match="not signed by it"):
-            key_of("s1", published, authority.ca)
+            verify_seal_record("s1", published, authority.ca)
 
 
 async def test_the_key_of_another_server_is_refused(authority: Authority) -> None:
-    published = record(await member(authority, "s2"), KEYS["s2"].public_key())
+    published = make_seal_record(await member(authority, "s2"), KEYS["s2"].public_key())
     with pytest.raises(BadSeal, match="another server's"):
-        key_of("s1", published, authority.ca)
+        verify_seal_record("s1", published, authority.ca)
 
 
 async def test_a_key_whose_certificate_has_expired_is_refused(authority: Authority) -> None:
-    held = await member(authority, "s1")
+    identity = await member(authority, "s1")
     later = datetime.now(UTC) + authority.life + timedelta(days=1)
     with pytest.raises(BadSeal, match="not valid now"):
-        key_of("s1", record(held, KEYS["s1"].public_key()), authority.ca, later)
+        verify_seal_record("s1", make_seal_record(identity, KEYS["s1"].public_key()), authority.ca, later)
 
 
 def test_a_server_keeps_its_key_and_nobody_else_can_read_it(tmp_path: Path) -> None:
-    made = own_key(tmp_path)
-    assert own_key(tmp_path).private_bytes_raw() == made.private_bytes_raw()
+    key = load_seal_key(tmp_path)
+    assert load_seal_key(tmp_path).private_bytes_raw() == key.private_bytes_raw()
     assert (tmp_path / sealing.FILE).stat().st_mode & 0o777 == 0o600

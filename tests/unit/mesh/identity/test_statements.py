@@ -31,24 +31,24 @@ def reader(members: dict[str, Identity]) -> Statements:
 
 
 @pytest.fixture
-def said(members: dict[str, Identity]) -> bytes:
+def statement(members: dict[str, Identity]) -> bytes:
     return statements_of(members["s1"]).sign(PLACE, b"all is well")
 
 
-def test_a_statement_is_believed_where_it_was_made_for(reader: Statements, said: bytes) -> None:
-    assert reader.read(PLACE, said) == ("s1", b"all is well")
+def test_a_statement_is_believed_where_it_was_made_for(reader: Statements, statement: bytes) -> None:
+    assert reader.read(PLACE, statement) == ("s1", b"all is well")
 
 
 @pytest.mark.parametrize("place", [state_key("r2", "s1", 1), state_key("r1", "s2", 1), state_key("r1", "s1", 2), ""])
 def test_a_statement_played_back_for_another_run_server_or_number_is_not(
-    reader: Statements, said: bytes, place: str
+    reader: Statements, statement: bytes, place: str
 ) -> None:
     with pytest.raises(BadStatement, match="for this place"):
-        reader.read(place, said)
+        reader.read(place, statement)
 
 
-def test_an_altered_statement_and_an_altered_time_are_not(reader: Statements, said: bytes) -> None:
-    proof, _, content = said.removeprefix(MARK).partition(b"\n")
+def test_an_altered_statement_and_an_altered_time_are_not(reader: Statements, statement: bytes) -> None:
+    proof, _, content = statement.removeprefix(MARK).partition(b"\n")
     later = json.dumps({**json.loads(proof), "at": int(time.time()) + 1}).encode()
     for altered in (MARK + proof + b"\n" + content + b"!", MARK + later + b"\n" + content):
         with pytest.raises(BadStatement, match="signature"):
@@ -61,17 +61,17 @@ def test_a_statement_of_a_member_of_another_cluster_is_not(reader: Statements, t
         reader.read(PLACE, other.sign(PLACE, b"x"))
 
 
-def test_a_statement_of_a_removed_member_is_not(members: dict[str, Identity], said: bytes) -> None:
+def test_a_statement_of_a_removed_member_is_not(members: dict[str, Identity], statement: bytes) -> None:
     reader = statements_of(members["s2"], lambda name, number: name == "s1")
     with pytest.raises(BadStatement, match="removed from the cluster"):
-        reader.read(PLACE, said)
+        reader.read(PLACE, statement)
 
 
 def test_what_was_signed_before_the_run_began_or_after_the_certificate_ended_is_not(
-    reader: Statements, said: bytes, members: dict[str, Identity], monkeypatch: pytest.MonkeyPatch
+    reader: Statements, statement: bytes, members: dict[str, Identity], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(BadStatement, match="another time"):
-        reader.read(PLACE, said, since=time.time() + 60)
+        reader.read(PLACE, statement, since=time.time() + 60)
     late = members["s1"].expires.timestamp() + 1
     monkeypatch.setattr("rackwright.mesh.identity.signed_statements.time.time", lambda: late)
     with pytest.raises(BadStatement, match="another time"):

@@ -24,11 +24,11 @@ from rackwright.mesh.membership.messages import (
     Nack,
     Ping,
     PingRequest,
+    ProbeVerdict,
     Suspect,
     SyncDigest,
     SyncState,
     Update,
-    Verdict,
     decode,
     encode,
     encoded_size,
@@ -38,7 +38,7 @@ from rackwright.mesh.membership.wire import BadMessage
 names = st.from_regex(r"[a-z0-9]([a-z0-9.-]{0,20}[a-z0-9])?", fullmatch=True)
 nonces = st.integers(0, MAX_NONCE)
 incarnations = st.integers(0, MAX_INCARNATION)
-labels = st.dictionaries(names, names, max_size=4).map(lambda found: tuple(sorted(found.items())))
+labels = st.dictionaries(names, names, max_size=4).map(lambda labels: tuple(sorted(labels.items())))
 records = st.builds(
     MemberRecord,
     names,
@@ -48,11 +48,11 @@ records = st.builds(
     labels,
     st.binary(max_size=512),
 )
-accusations = st.tuples(names, incarnations, names).filter(lambda found: found[0] != found[2])
+accusations = st.tuples(names, incarnations, names).filter(lambda parts: parts[0] != parts[2])
 updates: st.SearchStrategy[Update] = st.one_of(
     st.builds(Alive, records),
-    accusations.map(lambda found: Suspect(*found)),
-    accusations.map(lambda found: Dead(*found)),
+    accusations.map(lambda parts: Suspect(*parts)),
+    accusations.map(lambda parts: Dead(*parts)),
     st.builds(lambda name, incarnation: Dead(name, incarnation, name), names, incarnations),
 )
 words = st.integers(0, 2**64 - 1)
@@ -67,7 +67,7 @@ bodies: st.SearchStrategy[Body] = st.one_of(
         SyncState, words, st.booleans(), st.lists(st.tuples(st.sampled_from(State), records), max_size=5).map(tuple)
     ),
     st.builds(DialRequest, nonces, names),
-    st.builds(DialReport, nonces, st.sampled_from(Verdict)),
+    st.builds(DialReport, nonces, st.sampled_from(ProbeVerdict)),
 )
 messages = st.builds(
     Message, names, st.integers(0, MAX_SESSION), nonces, bodies, st.lists(updates, max_size=6).map(tuple)

@@ -1,4 +1,4 @@
-"""The replay window."""
+"""The replay window: every message is accepted once, and old ones not at all."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st

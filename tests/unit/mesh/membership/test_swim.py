@@ -1,4 +1,4 @@
-"""One membership machine, by hand: what it hears, what it does about it."""
+"""One membership machine, driven by hand: the messages it receives, and its outputs."""
 
 import itertools
 import math
@@ -21,11 +21,11 @@ from rackwright.mesh.membership.messages import (
     Nack,
     Ping,
     PingRequest,
+    ProbeVerdict,
     Suspect,
     SyncDigest,
     SyncState,
     Update,
-    Verdict,
     encode,
 )
 from rackwright.mesh.membership.swim import Dial, Event, Output, Send, Swim, SwimConfig
@@ -38,14 +38,14 @@ def _record(name: str, incarnation: int = 1, address: str = "10.0.0.9:1", sessio
 
 
 class Member:
-    """A machine named `me` that knows others, which say whatever a test wants them to say."""
+    """A membership machine named `me`, and other members whose messages a test makes up."""
 
     def __init__(self, *others: str, config: SwimConfig | None = None, start: float = 100.0) -> None:
         self.swim = Swim(config or SwimConfig(), ME, random.Random(1))
         self.now = start
         self._sequence = itertools.count(1)
         self.swim.joined(self.now, [_record(name) for name in others])
-        for name in others:  # whoever was asked for its table says that it is the same
+        for name in others:  # each that is asked for its table answers that it is the same
             self.hear(name, SyncState(0, False, ()))
         self.sent: list[Send] = []
         self.events: list[Event] = []
@@ -77,7 +77,7 @@ class Member:
         self.now = end
 
     def digest(self) -> SyncDigest:
-        """Of its table, as it tells another when the time comes."""
+        """Return the digest of its table, as it sends it to another member when the time comes."""
         self.run(200.0, answering=True)
         return next(body for body in reversed(self.bodies()) if isinstance(body, SyncDigest))
 
@@ -595,9 +595,9 @@ def test_closed_and_refused_to_me_and_two_others_is_dead_at_once() -> None:
     member.take(member.swim.connection_refused(member.now, "x"))
     helpers = _helpers(member)
     assert len(helpers) == 2
-    member.hear(helpers[0][0], DialReport(helpers[0][1], Verdict.REFUSED))
+    member.hear(helpers[0][0], DialReport(helpers[0][1], ProbeVerdict.REFUSED))
     assert member.state("x") is State.ALIVE
-    member.hear(helpers[1][0], DialReport(helpers[1][1], Verdict.REFUSED))
+    member.hear(helpers[1][0], DialReport(helpers[1][1], ProbeVerdict.REFUSED))
     assert member.kinds("x") == ["dead"]
     assert member.swim.counters.deaths_proved == 1
 
@@ -624,13 +624,13 @@ def test_a_reconnect_ends_the_inquiry() -> None:
     assert _helpers(member) == []
 
 
-@pytest.mark.parametrize("verdict", [Verdict.CONNECTED, Verdict.TIMEOUT])
-def test_one_helper_that_is_not_refused_spoils_the_proof(verdict: Verdict) -> None:
+@pytest.mark.parametrize("verdict", [ProbeVerdict.CONNECTED, ProbeVerdict.TIMEOUT])
+def test_one_helper_that_is_not_refused_spoils_the_proof(verdict: ProbeVerdict) -> None:
     member = Member("a", "b", "x")
     member.take(member.swim.connection_closed(member.now, "x"))
     member.take(member.swim.connection_refused(member.now, "x"))
     (first, nonce), (second, _) = _helpers(member)
-    member.hear(first, DialReport(nonce, Verdict.REFUSED))
+    member.hear(first, DialReport(nonce, ProbeVerdict.REFUSED))
     member.hear(second, DialReport(nonce, verdict))
     member.run(10.0, answering=True)
     assert member.kinds("x") == []
@@ -643,7 +643,7 @@ def test_a_report_of_someone_who_was_not_asked_does_not_count() -> None:
     asked = dict(_helpers(member))
     nonce = next(iter(asked.values()))
     for name in {"a", "b", "c", "d"} - asked.keys():
-        member.hear(name, DialReport(nonce, Verdict.REFUSED))
+        member.hear(name, DialReport(nonce, ProbeVerdict.REFUSED))
     assert member.state("x") is State.ALIVE
 
 
@@ -659,10 +659,10 @@ def test_a_helper_that_does_not_answer_is_replaced() -> None:
     member.take(member.swim.connection_closed(member.now, "x"))
     member.take(member.swim.connection_refused(member.now, "x"))
     (first, nonce), (_silent, _) = _helpers(member)
-    member.hear(first, DialReport(nonce, Verdict.REFUSED))
+    member.hear(first, DialReport(nonce, ProbeVerdict.REFUSED))
     member.run(0.6, answering=True)
     third = _helpers(member)[2][0]
-    member.hear(third, DialReport(nonce, Verdict.REFUSED))
+    member.hear(third, DialReport(nonce, ProbeVerdict.REFUSED))
     assert member.kinds("x") == ["dead"]
 
 
@@ -672,18 +672,18 @@ def test_a_member_that_came_back_meanwhile_is_not_declared_dead() -> None:
     member.take(member.swim.connection_refused(member.now, "x"))
     ((helper, nonce),) = _helpers(member)
     member.hear("x", Gossip(), Alive(_record("x", 2, session=2)), session=2)
-    member.hear(helper, DialReport(nonce, Verdict.REFUSED))
+    member.hear(helper, DialReport(nonce, ProbeVerdict.REFUSED))
     assert member.state("x") is State.ALIVE
 
 
-@pytest.mark.parametrize("verdict", list(Verdict))
-def test_a_helper_dials_and_reports_what_it_saw(verdict: Verdict) -> None:
+@pytest.mark.parametrize("verdict", list(ProbeVerdict))
+def test_a_helper_dials_and_reports_what_it_saw(verdict: ProbeVerdict) -> None:
     member = Member("a", "x")
     member.hear("a", DialRequest(42, "x"))
     assert member.dials == ["x"]
-    if verdict is Verdict.REFUSED:
+    if verdict is ProbeVerdict.REFUSED:
         member.take(member.swim.connection_refused(member.now, "x"))
-    elif verdict is Verdict.CONNECTED:
+    elif verdict is ProbeVerdict.CONNECTED:
         member.take(member.swim.connected(member.now, "x"))
     else:
         member.run(0.6)
@@ -703,7 +703,11 @@ def test_many_who_ask_about_one_cause_one_dial() -> None:
         member.hear(name, DialRequest(1, "x"))
     assert member.dials == ["x"]
     member.take(member.swim.connection_refused(member.now, "x"))
-    assert [send.to for send in member.sent if send.message.body == DialReport(1, Verdict.REFUSED)] == ["a", "b", "c"]
+    assert [send.to for send in member.sent if send.message.body == DialReport(1, ProbeVerdict.REFUSED)] == [
+        "a",
+        "b",
+        "c",
+    ]
 
 
 # -- time ------------------------------------------------------------------------------------------------------------

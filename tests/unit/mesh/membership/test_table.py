@@ -1,4 +1,4 @@
-"""The member table: its order, its choice and its digest."""
+"""The member table: the order of probing, samples and digests."""
 
 import random
 from collections import Counter
@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 from rackwright.mesh.membership.member import Entry, MemberRecord, State
-from rackwright.mesh.membership.member_table import Base, MemberTable, is_alive
+from rackwright.mesh.membership.member_table import MemberTable, SharedBase, is_alive
 
 
 def _entry(name: str, state: State = State.ALIVE, incarnation: int = 0) -> Entry:
@@ -24,7 +24,7 @@ def _round(table: MemberTable, rng: random.Random) -> list[str]:
 def table(request: pytest.FixtureRequest) -> MemberTable:
     entries = [_entry(f"m{number}") for number in range(20)]
     if request.param == "shared":
-        return MemberTable(Base(entries))
+        return MemberTable(SharedBase(entries))
     table = MemberTable()
     for entry in entries:
         table.put(entry)
@@ -39,10 +39,10 @@ def test_a_round_visits_everyone_once_in_another_order_each_time(table: MemberTa
 
 
 def test_every_place_in_a_round_is_as_likely_as_another() -> None:
-    table = MemberTable(Base(_entry(f"m{number}") for number in range(5)))
+    table = MemberTable(SharedBase(_entry(f"m{number}") for number in range(5)))
     rng = random.Random(3)
-    places = Counter(_round(table, rng).index("m0") for _ in range(2000))
-    assert all(300 < places[place] < 500 for place in range(5))
+    positions = Counter(_round(table, rng).index("m0") for _ in range(2000))
+    assert all(300 < positions[position] < 500 for position in range(5))
 
 
 def test_a_member_that_joins_in_mid_round_is_still_visited_in_it(table: MemberTable) -> None:
@@ -76,7 +76,9 @@ def test_live_and_gone_are_counted_through_every_change(table: MemberTable) -> N
 
 
 def test_a_sample_holds_different_fitting_members() -> None:
-    table = MemberTable(Base(_entry(f"m{number}", State.ALIVE if number < 4 else State.DEAD) for number in range(200)))
+    table = MemberTable(
+        SharedBase(_entry(f"m{number}", State.ALIVE if number < 4 else State.DEAD) for number in range(200))
+    )
     rng = random.Random(1)
     for _ in range(50):
         chosen = table.sample(3, rng, is_alive)
@@ -87,7 +89,7 @@ def test_a_sample_holds_different_fitting_members() -> None:
 
 def test_equal_tables_have_equal_digests_however_they_came_to_be() -> None:
     names = [f"m{number}" for number in range(50)]
-    forwards, backwards = MemberTable(), MemberTable(Base(_entry(name) for name in names))
+    forwards, backwards = MemberTable(), MemberTable(SharedBase(_entry(name) for name in names))
     for name in reversed(names):
         forwards.put(_entry(name, State.SUSPECT))
         forwards.put(_entry(name))
@@ -101,5 +103,5 @@ def test_equal_tables_have_equal_digests_however_they_came_to_be() -> None:
 
 def test_buckets_hold_everyone_once(table: MemberTable) -> None:
     table.put(_entry("late"))
-    found = Counter(entry.name for bucket in range(64) for entry in table.in_buckets(1 << bucket))
-    assert found == Counter([*(f"m{number}" for number in range(20)), "late"])
+    names = Counter(entry.name for bucket in range(64) for entry in table.in_buckets(1 << bucket))
+    assert names == Counter([*(f"m{number}" for number in range(20)), "late"])

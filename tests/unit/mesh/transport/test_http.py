@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from rackwright.mesh.address import Address, parse_address
 from rackwright.mesh.errors import BadRequest, BadSettings, TooMany
-from rackwright.mesh.joining.admission import Rate
+from rackwright.mesh.joining.admission import RateLimit
 from rackwright.mesh.transport import http
 
 
@@ -64,8 +64,8 @@ def test_a_body_that_is_no_object_is_refused(body: bytes) -> None:
 
 
 def test_the_advertised_address_is_read_from_a_switch_only() -> None:
-    assert http.advertised(http.upgraded("10.0.0.1:7946")) == "10.0.0.1:7946"
-    assert http.advertised(http.render(http.Response(403, {}))) is None
+    assert http.read_advertised(http.upgrade_response("10.0.0.1:7946")) == "10.0.0.1:7946"
+    assert http.read_advertised(http.render_response(http.Response(403, {}))) is None
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_any_other_address_is_refused(text: str) -> None:
 
 
 async def test_one_source_cannot_ask_without_end_nor_use_up_what_others_have() -> None:
-    rate = Rate(each=2, all=5)
+    rate = RateLimit(each=2, all=5)
     for _ in range(2):
         rate.check("a")
     with pytest.raises(TooMany):

@@ -1,4 +1,4 @@
-"""The archive the kernel unpacks: read back by the letter of its format."""
+"""The cpio archive that the kernel unpacks, read back by the letter of its format."""
 
 import io
 import stat
@@ -8,8 +8,8 @@ from rackwright.provision.images.cpio import Cpio
 
 
 def _entries(archive: bytes) -> dict[str, tuple[int, bytes]]:
-    """name -> (mode, content)"""
-    found: dict[str, tuple[int, bytes]] = {}
+    """Return the entries of an archive: name -> (mode, content)."""
+    entries: dict[str, tuple[int, bytes]] = {}
     at = 0
     while True:
         assert archive[at : at + 6] == b"070701"
@@ -18,8 +18,8 @@ def _entries(archive: bytes) -> dict[str, tuple[int, bytes]]:
         name = archive[at + 110 : at + 110 + name_size - 1].decode()
         start = at + 110 + name_size + -(110 + name_size) % 4
         if name == "TRAILER!!!":
-            return found
-        found[name] = (mode, archive[start : start + size])
+            return entries
+        entries[name] = (mode, archive[start : start + size])
         at = start + size + -size % 4
 
 
@@ -30,12 +30,12 @@ def test_what_is_put_in_comes_out_with_the_folders_above_it() -> None:
     archive.link("bin/sh", "busybox")
     archive.device("dev/console", 5, 1)
     archive.close()
-    found = _entries(out.getvalue())
-    assert list(found) == ["rackwright", "rackwright/secret", "bin", "bin/sh", "dev", "dev/console"]
-    assert found["rackwright/secret"] == (stat.S_IFREG | 0o600, b"abc")
-    assert found["bin/sh"][1] == b"busybox"
-    assert stat.S_ISCHR(found["dev/console"][0])
-    assert stat.S_ISDIR(found["rackwright"][0])
+    entries = _entries(out.getvalue())
+    assert list(entries) == ["rackwright", "rackwright/secret", "bin", "bin/sh", "dev", "dev/console"]
+    assert entries["rackwright/secret"] == (stat.S_IFREG | 0o600, b"abc")
+    assert entries["bin/sh"][1] == b"busybox"
+    assert stat.S_ISCHR(entries["dev/console"][0])
+    assert stat.S_ISDIR(entries["rackwright"][0])
 
 
 def test_a_tree_keeps_its_modes_and_links(tmp_path: Path) -> None:
@@ -47,17 +47,17 @@ def test_a_tree_keeps_its_modes_and_links(tmp_path: Path) -> None:
     archive = Cpio(out)
     archive.tree(tmp_path, "usr")
     archive.close()
-    found = _entries(out.getvalue())
-    assert found["usr/lib/tool"] == (stat.S_IFREG | 0o755, b"#!")
-    assert found["usr/lib/again"][1] == b"tool"
+    entries = _entries(out.getvalue())
+    assert entries["usr/lib/tool"] == (stat.S_IFREG | 0o755, b"#!")
+    assert entries["usr/lib/again"][1] == b"tool"
 
 
 def test_the_same_content_is_the_same_archive(tmp_path: Path) -> None:
-    made = []
+    archives = []
     for _ in range(2):
         out = io.BytesIO()
         archive = Cpio(out)
         archive.file("a", b"1")
         archive.close()
-        made.append(out.getvalue())
-    assert made[0] == made[1]
+        archives.append(out.getvalue())
+    assert archives[0] == archives[1]

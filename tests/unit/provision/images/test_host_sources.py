@@ -1,4 +1,4 @@
-"""Which of a host's package sources an image is made from: every file that apt reads, and one release alone."""
+"""The host's package sources that an image is made from: of every file that apt reads, but of one release alone."""
 
 from pathlib import Path
 

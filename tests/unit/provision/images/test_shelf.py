@@ -1,4 +1,4 @@
-"""The shelf: images whole or not at all, and no name that leads anywhere else."""
+"""The shelf: images are complete or not there at all, and no name leads out of it."""
 
 import hashlib
 from pathlib import Path
@@ -16,9 +16,9 @@ def _put(shelf: Shelf, name: str, content: bytes) -> None:
 def test_a_file_is_found_with_its_size_and_digest(tmp_path: Path) -> None:
     shelf = Shelf(tmp_path)
     _put(shelf, "sledgehammer", b"kernel")
-    found = shelf.file("sledgehammer", "kernel")
-    assert found.path.read_bytes() == b"kernel"
-    assert (found.size, found.sha256) == (6, hashlib.sha256(b"kernel").hexdigest())
+    file = shelf.file("sledgehammer", "kernel")
+    assert file.path.read_bytes() == b"kernel"
+    assert (file.size, file.sha256) == (6, hashlib.sha256(b"kernel").hexdigest())
     assert [image.name for image in shelf.all()] == ["sledgehammer"]
 
 

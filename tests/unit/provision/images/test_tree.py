@@ -1,4 +1,4 @@
-"""What a program of unpacked packages needs is taken from those packages and from nowhere else.
+"""The libraries of a program in unpacked packages are taken from those packages and from nowhere else.
 
 The trees are made of this host's own programs: `ls`, of which every Debian has one, and the libraries that it loads.
 """
@@ -44,10 +44,10 @@ def _copy(path: Path, to: Path) -> None:
 
 
 def test_libraries_come_from_every_library_folder_of_the_tree(tree: Tree, host_libraries: dict[str, Path]) -> None:
-    found = tree.libraries("bin/ls")
+    libraries = tree.libraries("bin/ls")
     loader = read_needs(Path("/bin/ls")).loader
-    assert set(found) == {loader, *(f"lib/{name}" for name in host_libraries)}
-    assert all(path.is_relative_to(tree.folder) for path in found.values()), found
+    assert set(libraries) == {loader, *(f"lib/{name}" for name in host_libraries)}
+    assert all(path.is_relative_to(tree.folder) for path in libraries.values()), libraries
 
 
 def test_a_library_that_only_this_host_has_is_refused(tree: Tree, host_libraries: dict[str, Path]) -> None:

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from rackwright.domain.barclamps.yaml_lines import MAX_DEPTH, read_yaml
+from rackwright.domain.barclamps.marked_values import MAX_DEPTH, read_yaml
 from rackwright.domain.errors import BarclampInvalid
 from rackwright.states.reading.sls import parse_yaml
 from rackwright.states.refusal import RunRefused

@@ -17,7 +17,7 @@ from rackwright.domain.errors import NotFound
 from rackwright.domain.names import check_mac, check_uuid
 from rackwright.provision.images.cpio import Cpio
 from rackwright.provision.images.shelf import NoImage
-from rackwright.provision.ipxe import script
+from rackwright.provision.ipxe import boot_script
 from rackwright.store.db.session import Session
 from rackwright.store.machines import boot, install_attempts
 from rackwright.store.machines.nodes import find_node
@@ -62,7 +62,7 @@ async def get_boot_script(request: Request, source: Source, machine: str, host: 
     server = _server(request)
     async with server.store.read() as session:
         bootenv = await boot.read_boot_answer(session, await _find_machine(session, machine))
-    return Response(script(bootenv, machine, host, server.kernel_arguments), media_type="text/plain")
+    return Response(boot_script(bootenv, machine, host, server.kernel_arguments), media_type="text/plain")
 
 
 async def _fetch_secret(request: Request, source: str, machine: str) -> str:

@@ -24,7 +24,7 @@ from rackwright.domain.machines.install_log import Report
 from rackwright.domain.machines.lldp import read_neighbours
 from rackwright.domain.machines.mesh_members import MARK
 from rackwright.domain.machines.ssh_login import SSH
-from rackwright.reach.attribute_lines import lines
+from rackwright.reach.attribute_lines import attribute_lines
 from rackwright.store.db.session import GraphSession
 from rackwright.store.machines import install_attempts, registration
 from rackwright.store.machines.challenges import issue_challenge, spend_challenge
@@ -254,7 +254,7 @@ async def get_install_config(
         lambda session: install_attempts.read_install_config(session, secret, source), actor="installer"
     )
     if accept == "text/plain":
-        return Response("".join(f"{line}\n" for line in lines(config)), media_type="text/plain")
+        return Response("".join(f"{line}\n" for line in attribute_lines(config)), media_type="text/plain")
     return JSONResponse(config)
 
 

@@ -1,9 +1,9 @@
-"""YAML text as a tree of values that know their lines, so that a mistake can be shown where it was made.
+"""The values of a YAML file, each with its line, so that a mistake can be shown where it was made.
 
-Only what JSON can hold comes out, by the rules of YAML 1.2 (`yes`, `on` and `12:30` are text). Tags, anchors, aliases
-and doubled keys are refused, and so is anything too big or too deep: the text may come from a stranger. What the values
-mean is not known here. How the parser's events become a tree is `states/reading/yaml_lines.py`, which state files
-share.
+`read_yaml` returns only values that JSON can hold, by the rules of YAML 1.2 (`yes`, `on` and `12:30` are text). Tags,
+anchors, aliases and doubled keys are refused, and so is anything too big or too deep: the text may come from a
+stranger. The meaning of the values is not known here. How the parser's events become a tree is
+`states/reading/yaml_lines.py`, which state files share.
 """
 
 import re
@@ -36,46 +36,46 @@ Plain = str | int | float | bool | None
 
 
 @dataclass(frozen=True, slots=True)
-class Marked:
-    """One value of the file."""
+class MarkedValue:
+    """One value of the file, with its line."""
 
-    value: "Plain | list[Marked] | dict[str, Marked]"
+    value: "Plain | list[MarkedValue] | dict[str, MarkedValue]"
     line: int
     key_line: int
-    """Where the key stands that names this value; its own line if nothing does."""
+    """The line of the key that names this value; the value's own line if it has no key."""
 
     def plain(self) -> Json:
-        """The value without its lines. Recursion is safe: no tree is deeper than MAX_DEPTH."""
+        """Return the value without its lines. Recursion is safe: no tree is deeper than MAX_DEPTH."""
         if isinstance(self.value, dict):
             return {key: child.plain() for key, child in self.value.items()}
         if isinstance(self.value, list):
             return [child.plain() for child in self.value]
         return self.value
 
-    def at(self, path: Iterable[str | int]) -> "Marked":
-        """What lies at the end of `path`, or as far along it as there is something."""
-        here = self
+    def at(self, path: Iterable[str | int]) -> "MarkedValue":
+        """Return the value at the end of `path`, or the last one along the path that exists."""
+        current = self
         for step in path:
-            if isinstance(here.value, dict) and step in here.value:
-                here = here.value[str(step)]
-            elif isinstance(here.value, list) and isinstance(step, int) and step < len(here.value):
-                here = here.value[step]
+            if isinstance(current.value, dict) and step in current.value:
+                current = current.value[str(step)]
+            elif isinstance(current.value, list) and isinstance(step, int) and step < len(current.value):
+                current = current.value[step]
             else:
                 break
-        return here
+        return current
 
-    def find(self, path: Iterable[str]) -> "Marked | None":
-        """What lies at the end of `path` through mappings; None if there is nothing."""
-        here = self
+    def find(self, path: Iterable[str]) -> "MarkedValue | None":
+        """Return the value at the end of `path` through mappings; None if there is none."""
+        current = self
         for step in path:
-            if not isinstance(here.value, dict) or step not in here.value:
+            if not isinstance(current.value, dict) or step not in current.value:
                 return None
-            here = here.value[step]
-        return here
+            current = current.value[step]
+        return current
 
 
-def read_yaml(text: str, file: str) -> Marked:
-    """The one document in `text`; BarclampInvalid for everything that is not one."""
+def read_yaml(text: str, file: str) -> MarkedValue:
+    """Return the one document in `text`; raise BarclampInvalid for everything that is not one."""
     text = text.removeprefix("\ufeff")
     _check_characters(text, file)
     document = _Reader(file).read(text)
@@ -87,14 +87,15 @@ def read_yaml(text: str, file: str) -> Marked:
 def _check_characters(text: str, file: str) -> None:
     if len(text) > MAX_CHARACTERS:
         raise BarclampInvalid(file, 1, f"The file is larger than {MAX_CHARACTERS // 1024**2} MiB; split the barclamp.")
-    bad = _FORBIDDEN.search(text)
-    if bad:
-        line = text.count("\n", 0, bad.start()) + 1
-        raise BarclampInvalid(file, line, f"The character U+{ord(bad.group()):04X} is not allowed in YAML; remove it.")
+    match = _FORBIDDEN.search(text)
+    if match:
+        line = text.count("\n", 0, match.start()) + 1
+        code = ord(match.group())
+        raise BarclampInvalid(file, line, f"The character U+{code:04X} is not allowed in YAML; remove it.")
 
 
-class _Reader(YamlReader[Marked, str]):
-    """Builds the tree of a file."""
+class _Reader(YamlReader[MarkedValue, str]):
+    """Builds the tree of values of one file."""
 
     messages = YamlMessages(
         second_document="A second document starts here; a barclamp file has only one.",
@@ -120,8 +121,8 @@ class _Reader(YamlReader[Marked, str]):
         if tag := getattr(event, "tag", None):
             raise self.refusal(f"Tags ({tag}) are not allowed; write the value alone, text in quotes.", line)
 
-    def scalar(self, event: yaml.ScalarEvent, line: int, key_line: int) -> Marked:
-        return Marked(self._resolved(event, line), line, key_line)
+    def scalar(self, event: yaml.ScalarEvent, line: int, key_line: int) -> MarkedValue:
+        return MarkedValue(self._resolved(event, line), line, key_line)
 
     def key(self, event: yaml.ScalarEvent | yaml.AliasEvent, line: int) -> str:
         assert isinstance(event, yaml.ScalarEvent)  # `check` lets no alias in
@@ -130,21 +131,21 @@ class _Reader(YamlReader[Marked, str]):
             raise self.refusal(f"The key {event.value!r} is not text; put it in quotes.", line)
         return key
 
-    def alias(self, event: yaml.AliasEvent, line: int) -> Marked:
+    def alias(self, event: yaml.AliasEvent, line: int) -> MarkedValue:
         raise NotImplementedError  # `check` lets no alias in
 
-    def begin(self, event: yaml.CollectionStartEvent, is_mapping: bool, line: int, key_line: int) -> Marked:
-        return Marked({} if is_mapping else [], line, key_line)
+    def begin(self, event: yaml.CollectionStartEvent, is_mapping: bool, line: int, key_line: int) -> MarkedValue:
+        return MarkedValue({} if is_mapping else [], line, key_line)
 
-    def first_line(self, mapping: Marked, key: str) -> int | None:
-        found = mapping.find([key])
-        return None if found is None else found.key_line
+    def first_line(self, mapping: MarkedValue, key: str) -> int | None:
+        value = mapping.find([key])
+        return None if value is None else value.key_line
 
-    def put(self, mapping: Marked, key: str, value: Marked, key_line: int) -> None:
+    def put(self, mapping: MarkedValue, key: str, value: MarkedValue, key_line: int) -> None:
         assert isinstance(mapping.value, dict)
         mapping.value[key] = value
 
-    def append(self, sequence: Marked, value: Marked, line: int) -> None:
+    def append(self, sequence: MarkedValue, value: MarkedValue, line: int) -> None:
         assert isinstance(sequence.value, list)
         sequence.value.append(value)
 
@@ -157,7 +158,7 @@ class _Reader(YamlReader[Marked, str]):
         return text
 
     def _plain(self, text: str, line: int) -> Plain:
-        """What an unquoted scalar stands for."""
+        """Return the value that an unquoted scalar stands for."""
         if text in _WORDS:
             return _WORDS[text]
         if _INTEGER.fullmatch(text):
@@ -174,7 +175,7 @@ class _Reader(YamlReader[Marked, str]):
     def _integer(self, text: str, line: int) -> int:
         digits = text.lstrip("+-")
         if len(digits) > 1 and digits.startswith("0"):
-            # YAML 1.1 reads 0755 as 493 and YAML 1.2 as 755: whoever wrote it may have meant either.
+            # YAML 1.1 reads 0755 as 493 and YAML 1.2 as 755: the author may have meant either.
             raise self.refusal(
                 f"{text} could be octal or decimal: write it in quotes, as 0o..., or without the zero.", line
             )
