@@ -24,18 +24,18 @@ base:
 """
 
 
-def ids(tree: Tree, sls: list[str] | None, **vertex: str) -> list[str]:
-    return [state.id for state in build_plan(tree, sls, {}, {"id": "node-1", **vertex}).states]
+def ids(tree: Tree, sls: list[str] | None, **facts: str) -> list[str]:
+    return [state.id for state in build_plan(tree, sls, {}, {"id": "node-1", **facts}).states]
 
 
 @pytest.mark.parametrize(
     ("node", "family", "expected"),
     [("web-1", "Debian", ["web", "common", "both"]), ("db-2", "RedHat", ["db", "both"]), ("x", "Debian", ["common"])],
 )
-def test_top_gives_each_node_its_own(write: Write, vertex: str, family: str, expected: list[str]) -> None:
+def test_top_gives_each_node_its_own(write: Write, node: str, family: str, expected: list[str]) -> None:
     files = {name: f"{name}:\n  test.nop\n" for name in ("web", "db", "common", "both")}
     tree, sls = locate_tree(write(top=TOP, **files))
-    assert ids(tree, sls, id=vertex, os_family=family) == expected
+    assert ids(tree, sls, id=node, os_family=family) == expected
 
 
 def test_top_with_nothing_for_a_node_is_refused(write: Write) -> None:
