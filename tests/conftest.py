@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 from sqlalchemy import make_url
-from tests.support.postgres import administer, debian_server, embedded_server, folder_in_memory
 from tests.support.rack import ADMIN, Rack
 from tests.support.scheduling import HeavyFilesTogether, heavy_first
+from tests.support.servers.postgres import administer, debian_server, embedded_server, folder_in_memory
 from xdist.remote import Producer
 from xdist.scheduler import Scheduling
 

@@ -9,9 +9,9 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.holder import ROOT, environment
-from tests.support.hooked import Hooked
 from tests.support.rack import Rack
+from tests.support.servers.hooked_barclamps import Hooked
+from tests.support.servers.postgres_holder import ROOT, environment
 from tests.support.waiting import PATIENCE, until
 
 from rackwright.annealer.hooks import HookPace
@@ -59,7 +59,7 @@ def _server(url: str, log: Path) -> Iterator[subprocess.Popen[str]]:
     """A server that works; what it says goes to `log`."""
     with log.open("ab") as file:
         process = subprocess.Popen(
-            [sys.executable, "-m", "tests.support.hook_server", url, str(LEASE)],
+            [sys.executable, "-m", "tests.support.servers.hook_server", url, str(LEASE)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=file,

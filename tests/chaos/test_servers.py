@@ -2,7 +2,7 @@
 
 After each: never two runs at once on a machine, by the machine's own account; no run lost; nothing stuck; no machine
 installed twice; everything ACTIVE; and a person needed only where a secret was lost with the server that handed it out
-(`tests/support/floor.py`). `make soak` does the same with 200 machines.
+(`tests/support/servers/breakable_servers.py`). `make soak` does the same with 200 machines.
 """
 
 import contextlib
@@ -13,8 +13,8 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from tests.support.floor import STORES, Floor, floor
-from tests.support.postgres import NO_SYNC
+from tests.support.servers.breakable_servers import STORES, Floor, floor
+from tests.support.servers.postgres import NO_SYNC
 
 from rackwright.lab.machine import Machine
 from rackwright.store.db.session import Session

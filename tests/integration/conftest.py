@@ -6,8 +6,8 @@ from functools import partial
 
 import pytest
 from argon2 import PasswordHasher
-from tests.support.etcd import one_etcd
-from tests.support.statements import belief_of
+from tests.support.mesh.etcd import one_etcd
+from tests.support.mesh.signing_members import belief_of
 from tests.support.waiting import PATIENCE
 
 from rackwright.annealer import hooks, veto

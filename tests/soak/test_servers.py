@@ -4,7 +4,7 @@ import logging
 from pathlib import Path
 
 import pytest
-from tests.support.floor import floor
+from tests.support.servers.breakable_servers import floor
 
 log = logging.getLogger(__name__)
 

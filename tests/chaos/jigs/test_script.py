@@ -16,8 +16,8 @@ from pathlib import Path
 import asyncssh
 import psutil
 import pytest
-from tests.support.script_trial import Trial, trial
-from tests.support.ssh_node import SshNode, ssh_node
+from tests.support.machines.script_trial import Trial, trial
+from tests.support.machines.ssh_node import SshNode, ssh_node
 from tests.support.waiting import until
 
 from rackwright.domain.runs import Answer, Outcome, Run

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 import pytest
-from tests.support.faketime import FakeClock
-from tests.support.netns import cluster
+from tests.support.mesh.faketime import FakeClock
+from tests.support.mesh.netns import cluster
 from tests.support.waiting import wait_until
 
 from rackwright.lab.mesh_fleet import Fleet

@@ -7,7 +7,7 @@ all come to agree on. That nobody is held dead who lives is `test_no_false_death
 from collections.abc import Iterator
 
 import pytest
-from tests.support.netns import AS_SHIPPED, cluster, network
+from tests.support.mesh.netns import AS_SHIPPED, cluster, network
 from tests.support.waiting import wait_until
 
 from rackwright.lab.mesh_fleet import Fleet

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.support.netns import UNHURRIED, cluster, network
+from tests.support.mesh.netns import UNHURRIED, cluster, network
 from tests.support.waiting import wait_until
 
 from rackwright.lab.mesh_fleet import Fleet

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.netns import cluster, network
+from tests.support.mesh.fleet_datastore import UNHURRIED_STORE, leader, wait_complete, wires
+from tests.support.mesh.netns import cluster, network
 from tests.support.programs import make_ssh_key
-from tests.support.store import UNHURRIED_STORE, leader, wait_complete, wires
 from tests.support.waiting import PATIENCE, wait_until
 
 from rackwright.lab.mesh_fleet import Fleet
@@ -270,7 +270,7 @@ def rogue(five: Fleet) -> Callable[..., None]:
 
     def act(**wish: Any) -> None:
         url = [f"https://{wires(five).address(server)}:2379" for server in SERVERS]
-        program = [sys.executable, "-m", "tests.support.rogue", str(five.home("s5")), *url]
+        program = [sys.executable, "-m", "tests.support.mesh.rogue_member", str(five.home("s5")), *url]
         root = Path(__file__).parents[3]
         subprocess.run(
             wires(five).command("s5", program),

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.netns import fleet, network
+from tests.support.mesh.netns import fleet, network
 from tests.support.waiting import wait_until
 
 from rackwright.lab.mesh_fleet import Fleet

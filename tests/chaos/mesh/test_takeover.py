@@ -15,10 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.linearizable import Kind, Operation, first_problem
-from tests.support.netns import AS_SHIPPED, cluster, network
-from tests.support.provider import program_of
-from tests.support.store import (
+from tests.support.machines.boot_provider import program_of
+from tests.support.mesh.fleet_datastore import (
     UNHURRIED_STORE,
     Client,
     block_peers,
@@ -33,6 +31,8 @@ from tests.support.store import (
     wait_complete,
     wires,
 )
+from tests.support.mesh.linearizable import Kind, Operation, first_problem
+from tests.support.mesh.netns import AS_SHIPPED, cluster, network
 from tests.support.waiting import wait_until
 
 from rackwright.lab.mesh_fleet import Fleet

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, sync_playwright
 from sqlalchemy import make_url
-from tests.support.page import CHROMIUM, FLAGS, Database, Floor, Person, machines, serving
-from tests.support.postgres import administer
+from tests.support.servers.postgres import administer
+from tests.support.servers.web_page import CHROMIUM, FLAGS, Database, Floor, Person, machines, serving
 from tests.support.waiting import wait_until
 
 MACHINES = 8

@@ -7,8 +7,8 @@ from pathlib import Path
 import asyncssh
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
-from tests.support.page import Database, Floor, Person, serving
-from tests.support.ssh_node import ssh_node
+from tests.support.machines.ssh_node import ssh_node
+from tests.support.servers.web_page import Database, Floor, Person, serving
 from tests.support.waiting import wait_until
 
 from rackwright.lab.machine import PowerState

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 from playwright.sync_api import expect
-from tests.support.page import Floor, Person
+from tests.support.servers.web_page import Floor, Person
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.browser

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from playwright.sync_api import Locator, Page, expect
-from tests.support.page import Database, Floor, Person, serving
+from tests.support.servers.web_page import Database, Floor, Person, serving
 
 pytestmark = pytest.mark.browser
 

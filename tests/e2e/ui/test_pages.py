@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
-from tests.support.page import Floor, Person
+from tests.support.servers.web_page import Floor, Person
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.browser

@@ -4,9 +4,9 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tests.support.hooked import Hooked
 from tests.support.rack import Rack
-from tests.support.site import Site, running_site
+from tests.support.servers.hooked_barclamps import Hooked
+from tests.support.servers.install_site import Site, running_site
 from tests.support.waiting import PATIENCE
 
 from rackwright.annealer.hooks import HookPace

@@ -5,7 +5,7 @@ from typing import Any
 
 import asyncssh
 import httpx
-from tests.support.ssh_node import ssh_node
+from tests.support.machines.ssh_node import ssh_node
 
 from rackwright.annealer.silent_machines import MachineWatch
 from rackwright.api.app import create_app

@@ -6,7 +6,7 @@ import hashlib
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
-from tests.support.site import INSTALL, HandMachine, Site
+from tests.support.servers.install_site import INSTALL, HandMachine, Site
 
 from rackwright.api.auth.limits import Bucket
 from rackwright.domain.machines.install import Stage

@@ -4,9 +4,9 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.support.hooked import Hooked, failing_calls
 from tests.support.networks import STORAGE
 from tests.support.rack import Rack, refused
+from tests.support.servers.hooked_barclamps import Hooked, failing_calls
 from tests.support.waiting import until
 
 from rackwright.annealer.hooks import HookDispatcher, HookPace

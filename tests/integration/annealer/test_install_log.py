@@ -1,7 +1,7 @@
 """What an install writes into the log of its run, by the routes that its installer reports to."""
 
 import pytest
-from tests.support.site import INSTALL, HandMachine, Site
+from tests.support.servers.install_site import INSTALL, HandMachine, Site
 
 from rackwright.domain.machines.install import Stage
 from rackwright.store.runs.run_logs import read_log

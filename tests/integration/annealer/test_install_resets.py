@@ -1,6 +1,6 @@
 """The reset with which an install begins: done once, by whichever server, and no boot before it gets the secret."""
 
-from tests.support.site import HandMachine, Site
+from tests.support.servers.install_site import HandMachine, Site
 
 from rackwright.domain.machines.install import Stage
 from rackwright.hammers.base import HammerFailed

@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 from tests.support.rack import ADMIN, refused, unbroken
-from tests.support.site import DATABASE, DISCOVERED, INSTALL, INSTALLED, OS, HandMachine, Site
+from tests.support.servers.install_site import DATABASE, DISCOVERED, INSTALL, INSTALLED, OS, HandMachine, Site
 from tests.support.waiting import until
 
 from rackwright.annealer.installs import InstallAdvancer

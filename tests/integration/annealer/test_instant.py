@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field
 
 import pytest
-from tests.support.hooked import Hooked
 from tests.support.rack import Rack, unbroken
+from tests.support.servers.hooked_barclamps import Hooked
 
 from rackwright.domain.runs import Outcome, Run
 from rackwright.domain.states import ACTIVE, BLOCKED, ERROR, TODO, TRANSITION

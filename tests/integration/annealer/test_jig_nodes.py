@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from tests.support.hooked import Hooked, failing_calls
 from tests.support.rack import Rack
+from tests.support.servers.hooked_barclamps import Hooked, failing_calls
 
 from rackwright.annealer.hooks import HookPace
 from rackwright.domain.catalogue import Barclamp, Jig

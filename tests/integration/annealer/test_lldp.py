@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tests.support.site import HandMachine, Site
+from tests.support.servers.install_site import HandMachine, Site
 
 from rackwright.lab.lldp import in_base64, switch_frame
 from rackwright.server.first_admin import TOKEN_FILE

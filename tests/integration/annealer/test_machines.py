@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from tests.support.registration import public_key, registration, signed
-from tests.support.site import DISCOVERED, HandMachine, Site
+from tests.support.machines.signed_registration import public_key, registration, signed
+from tests.support.servers.install_site import DISCOVERED, HandMachine, Site
 
 from rackwright.api.app import create_machine_app
 from rackwright.domain.graph.why import Cause

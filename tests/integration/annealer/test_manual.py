@@ -8,9 +8,9 @@ from typing import Any
 
 import httpx
 from tests.support.clock import pass_time
-from tests.support.hooked import Hooked
+from tests.support.machines.reached_nodes import all_reached
 from tests.support.rack import Rack
-from tests.support.reach import all_reached
+from tests.support.servers.hooked_barclamps import Hooked
 from tests.support.waiting import PATIENCE, until
 
 from rackwright.annealer.hooks import HookPace

@@ -1,7 +1,7 @@
 """The flag powersave at run time: who is powered down, who is not, and what wakes a node."""
 
 import pytest
-from tests.support.site import HandMachine, Site
+from tests.support.servers.install_site import HandMachine, Site
 
 from rackwright.domain.states import TODO
 from rackwright.hammers.base import Power

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import httpx
 import pytest
-from tests.support.hooked import Hooked
+from tests.support.machines.reached_nodes import looks_up
 from tests.support.rack import Rack
-from tests.support.reach import looks_up
+from tests.support.servers.hooked_barclamps import Hooked
 from tests.support.waiting import PATIENCE, until
 
 from rackwright.annealer.annealer import Annealer, Pace

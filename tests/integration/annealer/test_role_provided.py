@@ -4,8 +4,8 @@ import asyncio
 from dataclasses import replace
 
 from tests.support.clock import pass_time
-from tests.support.hooked import Hooked
 from tests.support.processes import is_alive
+from tests.support.servers.hooked_barclamps import Hooked
 from tests.support.waiting import until
 
 from rackwright.annealer.role_transitions import RoleTransitions

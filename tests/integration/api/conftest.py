@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tests.support.api import Api, Site, api_site
+from tests.support.servers.api_server import Api, Site, api_site
 
 
 @pytest.fixture

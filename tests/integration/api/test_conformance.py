@@ -29,8 +29,8 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 from schemathesis.specs.openapi.schemas import OpenApiSchema
-from tests.support.registration import registration, signed
-from tests.support.site import Site, running_site
+from tests.support.machines.signed_registration import registration, signed
+from tests.support.servers.install_site import Site, running_site
 from tests.support.waiting import PATIENCE
 
 from rackwright.annealer.installs import Reach

@@ -6,7 +6,7 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.support.api import Api, Site, ok, refused
+from tests.support.servers.api_server import Api, Site, ok, refused
 
 from rackwright.api.app import create_machine_app
 from rackwright.domain.people import UserRole

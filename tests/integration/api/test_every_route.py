@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pytest
 from fastapi import FastAPI
 from fastapi.routing import iter_route_contexts
-from tests.support.api import Site, ok
+from tests.support.servers.api_server import Site, ok
 from tests.support.waiting import until
 
 from rackwright.api.app import create_app

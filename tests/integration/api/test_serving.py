@@ -14,7 +14,7 @@ import httpx
 import pytest
 from fastapi import FastAPI
 from tests.support.processes import is_alive, keeper_of, postmaster_of
-from tests.support.servers import DIES_WITH_US, RACKWRIGHT
+from tests.support.servers.server_processes import DIES_WITH_US, RACKWRIGHT
 from tests.support.sockets import accepted_socket_of
 from tests.support.waiting import PATIENCE, until, wait_until
 

@@ -2,7 +2,7 @@
 
 import httpx
 import pytest
-from tests.support.api import Api
+from tests.support.servers.api_server import Api
 
 
 async def ok(answer: httpx.Response) -> httpx.Response:

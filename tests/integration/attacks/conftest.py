@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tests.support.site import Site, running_site
+from tests.support.servers.install_site import Site, running_site
 
 
 @pytest.fixture

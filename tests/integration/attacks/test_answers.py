@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from tests.support.api import Site, api_site
+from tests.support.servers.api_server import Site, api_site
 
 from rackwright.api.routes.service import health
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from tests.support.reach import all_reached
+from tests.support.machines.reached_nodes import all_reached
 from tests.support.waiting import PATIENCE, until
 
 from rackwright.annealer.silent_machines import MachineWatch

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from tests.support.front import Front, front
+from tests.support.servers.public_server import Front, front
 
 REGISTER = "/api/v2/nodes/register"
 LOGIN = "/api/v2/sessions"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from tests.support.front import Front, front
+from tests.support.servers.public_server import Front, front
 
 from rackwright.api.auth.cookies import keep_session_cookie
 

@@ -9,7 +9,7 @@ import logging
 from dataclasses import replace
 
 import pytest
-from tests.support.site import HandMachine, Site
+from tests.support.servers.install_site import HandMachine, Site
 from tests.support.waiting import until
 
 from rackwright.annealer import reachability, silent_machines

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from tests.support.front import Front, front
+from tests.support.servers.public_server import Front, front
 from tests.support.waiting import PATIENCE
 
 from rackwright.server.first_admin import PASSWORD_FILE

@@ -16,8 +16,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.netns import cluster
-from tests.support.stranger import as_member, message, nameless
+from tests.support.mesh.netns import cluster
+from tests.support.mesh.stranger import as_member, message, nameless
 from tests.support.waiting import PATIENCE, until, wait_until
 
 from rackwright.lab.mesh_fleet import Fleet

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.netns import cluster, network
+from tests.support.mesh.fleet_datastore import UNHURRIED_STORE, wait_complete, wires
+from tests.support.mesh.netns import cluster, network
+from tests.support.mesh.stranger import as_member, message
 from tests.support.programs import make_ssh_key
-from tests.support.store import UNHURRIED_STORE, wait_complete, wires
-from tests.support.stranger import as_member, message
 from tests.support.waiting import PATIENCE, wait_until
 
 from rackwright.lab.mesh_fleet import Fleet
@@ -159,7 +159,7 @@ def rogue(three: Fleet) -> Callable[..., None]:
 
     def act(**wish: Any) -> None:
         urls = [f"https://{wires(three).address(server)}:2379" for server in SERVERS]
-        program = [sys.executable, "-m", "tests.support.rogue", str(three.home(ROGUE)), *urls]
+        program = [sys.executable, "-m", "tests.support.mesh.rogue_member", str(three.home(ROGUE)), *urls]
         command = wires(three).command(ROGUE, program)
         root = Path(__file__).parents[3]
         subprocess.run(command, input=json.dumps(wish), text=True, check=True, timeout=PATIENCE, cwd=root)

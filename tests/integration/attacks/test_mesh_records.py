@@ -9,7 +9,7 @@ import json
 from collections.abc import AsyncIterator
 
 import pytest
-from tests.support.etcd import PatientEtcd
+from tests.support.mesh.etcd import PatientEtcd
 
 from rackwright.mesh.bounded_json import read_object
 from rackwright.mesh.datastore import cluster_config

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 from cryptography import x509
-from tests.support.netns import cluster
-from tests.support.stranger import nameless, request
+from tests.support.mesh.netns import cluster
+from tests.support.mesh.stranger import nameless, request
 from tests.support.waiting import PATIENCE
 
 from rackwright.lab.mesh_fleet import Fleet

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from tests.support.people import House, house, ok, refused
+from tests.support.servers.people_of_all_kinds import House, house, ok, refused
 from tests.support.waiting import PATIENCE
 
 from rackwright.api import event_feed

@@ -13,8 +13,8 @@ from typing import Any
 import httpx
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from tests.support.registration import public_key
-from tests.support.site import INSTALLED, HandMachine, Site, running_site
+from tests.support.machines.signed_registration import public_key
+from tests.support.servers.install_site import INSTALLED, HandMachine, Site, running_site
 
 from rackwright.domain.machines.install import Stage
 from rackwright.domain.states import TRANSITION

@@ -14,8 +14,8 @@ from pathlib import Path
 import httpx
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from tests.support.registration import public_key, registration, signed
-from tests.support.site import HandMachine, Site, running_site
+from tests.support.machines.signed_registration import public_key, registration, signed
+from tests.support.servers.install_site import HandMachine, Site, running_site
 from tests.support.waiting import PATIENCE
 
 from rackwright.api.auth.limits import Bucket

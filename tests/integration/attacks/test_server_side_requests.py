@@ -11,7 +11,7 @@ from pathlib import Path
 import httpx
 import pytest
 from fastapi import FastAPI, Request, Response
-from tests.support.site import HandMachine, Site, running_site
+from tests.support.servers.install_site import HandMachine, Site, running_site
 from tests.support.waiting import PATIENCE
 
 from rackwright.annealer.installs import read_hammer_node

@@ -21,8 +21,8 @@ import psutil
 import pytest
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import StreamingResponse
-from tests.support.front import front
-from tests.support.loris import HALF_A_BODY, HALF_A_HEAD, connected, is_closed, send
+from tests.support.servers.public_server import front
+from tests.support.slow_clients import HALF_A_BODY, HALF_A_HEAD, connected, is_closed, send
 from tests.support.waiting import PATIENCE, until, wait_until
 
 from rackwright.api.http.connections import ConnectionLimits

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from psycopg.types.json import Jsonb
 from tests.support.rack import Rack
-from tests.support.servers import DIES_WITH_US, RACKWRIGHT, ServerProcess, servers
+from tests.support.servers.server_processes import DIES_WITH_US, RACKWRIGHT, ServerProcess, servers
 from tests.support.waiting import PATIENCE, until, wait_until
 
 from rackwright.api.context import Server

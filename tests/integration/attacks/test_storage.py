@@ -13,8 +13,8 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import pytest
-from tests.support.registration import registration, signed
-from tests.support.site import HandMachine, Site, running_site
+from tests.support.machines.signed_registration import registration, signed
+from tests.support.servers.install_site import HandMachine, Site, running_site
 
 from rackwright.api.routes.machines.machines import INVENTORY_LIMIT
 from rackwright.domain.catalogue import JsonObject

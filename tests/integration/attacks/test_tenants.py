@@ -12,8 +12,8 @@ from typing import Any
 import asyncssh
 import httpx
 import pytest
-from tests.support.netns import network
-from tests.support.people import House, house, ok, refused
+from tests.support.mesh.netns import network
+from tests.support.servers.people_of_all_kinds import House, house, ok, refused
 
 from rackwright.annealer.installs import read_hammer_node
 from rackwright.domain.catalogue import JsonObject

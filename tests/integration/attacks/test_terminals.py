@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import httpx
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from tests.support.cli import Cli, served
-from tests.support.registration import registration, signed
+from tests.support.machines.signed_registration import registration, signed
+from tests.support.servers.command_line import Cli, served
 from tests.support.waiting import PATIENCE
 
 from rackwright.cli.output.exits import Exit

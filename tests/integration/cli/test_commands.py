@@ -14,9 +14,9 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from rich.cells import cell_len
 from rich.text import Text
-from tests.support.cli import Cli, served
-from tests.support.registration import registration, signed
-from tests.support.servers import RACKWRIGHT
+from tests.support.machines.signed_registration import registration, signed
+from tests.support.servers.command_line import Cli, served
+from tests.support.servers.server_processes import RACKWRIGHT
 from tests.support.waiting import PATIENCE
 
 from rackwright.cli.main import NOUNS, is_function, load

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from tests.support.cli import Cli, served
-from tests.support.servers import RACKWRIGHT
+from tests.support.servers.command_line import Cli, served
+from tests.support.servers.server_processes import RACKWRIGHT
 from tests.support.waiting import wait_until
 
 

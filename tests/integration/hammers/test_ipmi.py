@@ -11,7 +11,15 @@ from pathlib import Path
 
 import pytest
 from tests.support.clock import pass_time
-from tests.support.ipmi import PASSWORD, NotedProgram, SimulatedBmc, node_at, noted_program, relay, simulated_bmc
+from tests.support.machines.ipmi_simulator import (
+    PASSWORD,
+    NotedProgram,
+    SimulatedBmc,
+    node_at,
+    noted_program,
+    relay,
+    simulated_bmc,
+)
 from tests.support.processes import is_alive
 from tests.support.waiting import PATIENCE, until
 

@@ -4,7 +4,7 @@ and shows every bit of what it was told."""
 from collections.abc import AsyncIterator
 
 import pytest
-from tests.support.ipmi_bmc import OPERATOR, StrongBmc, strong_bmc
+from tests.support.machines.strict_ipmi_bmc import OPERATOR, StrongBmc, strong_bmc
 from tests.support.waiting import PATIENCE
 
 from rackwright.domain.catalogue import JsonObject

@@ -4,9 +4,9 @@ import asyncio
 from pathlib import Path
 
 import asyncssh
+from tests.support.machines.script_trial import trial
+from tests.support.machines.ssh_node import ssh_node
 from tests.support.rack import Rack
-from tests.support.script_trial import trial
-from tests.support.ssh_node import ssh_node
 from tests.support.waiting import until
 
 from rackwright.annealer.logs import MAX_SHARE_BYTES, RunLog, RunLogs

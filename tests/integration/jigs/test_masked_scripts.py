@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import asyncssh
+from tests.support.machines.script_trial import trial
 from tests.support.rack import Rack
-from tests.support.script_trial import trial
 
 from rackwright.annealer.step import MASKED_IN_WALL, execute_run, finished_run
 from rackwright.domain.runs import Answer

@@ -9,9 +9,9 @@ from pathlib import Path
 import asyncssh
 import pytest
 from tests.support.clock import pass_time
+from tests.support.machines.script_trial import Trial, trial
+from tests.support.machines.ssh_node import SshNode, ssh_node
 from tests.support.processes import processes_naming
-from tests.support.script_trial import Trial, trial
-from tests.support.ssh_node import SshNode, ssh_node
 from tests.support.waiting import until, wait_until
 
 from rackwright.domain.catalogue import Json, JsonObject

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import asyncssh
 import pytest
-from tests.support.ssh_node import SshNode, ssh_node
+from tests.support.machines.ssh_node import SshNode, ssh_node
 
 from rackwright.domain.catalogue import Json
 from rackwright.domain.machines.ssh_login import MARK

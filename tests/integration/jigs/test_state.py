@@ -6,8 +6,8 @@ from typing import Any
 
 import asyncssh
 import pytest
-from tests.support.script_trial import Trial, trial
-from tests.support.ssh_node import SshNode, ssh_node
+from tests.support.machines.script_trial import Trial, trial
+from tests.support.machines.ssh_node import SshNode, ssh_node
 
 from rackwright.domain.catalogue import JsonObject
 from rackwright.domain.runs import Answer, Outcome, Run

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.netns import cluster
+from tests.support.mesh.netns import cluster
 from tests.support.waiting import PATIENCE, wait_until
 
 from rackwright.lab.mesh_fleet import Fleet

@@ -12,10 +12,10 @@ from typing import Any
 import asyncssh
 import pytest
 from sqlalchemy import make_url
-from tests.support.netns import fleet, network
-from tests.support.postgres import administer, execute
-from tests.support.servers import ServerProcess, servers
-from tests.support.store import UNHURRIED_STORE, datastore, takeover_soon, wait_complete, wires
+from tests.support.mesh.fleet_datastore import UNHURRIED_STORE, datastore, takeover_soon, wait_complete, wires
+from tests.support.mesh.netns import fleet, network
+from tests.support.servers.postgres import administer, execute
+from tests.support.servers.server_processes import ServerProcess, servers
 from tests.support.waiting import PATIENCE, wait_until
 
 from rackwright.barclamps.loader import load_folder

@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from tests.support.machines.boot_provider import Provider, providing
 from tests.support.processes import is_alive
-from tests.support.provider import Provider, providing
 from tests.support.rack import refused
 from tests.support.waiting import until
 

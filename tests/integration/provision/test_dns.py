@@ -15,8 +15,8 @@ import dns.rcode
 import dns.update
 import psutil
 import pytest
+from tests.support.machines.boot_provider import Provider
 from tests.support.networks import ADMIN_NETWORK, STORAGE
-from tests.support.provider import Provider
 from tests.support.waiting import PATIENCE, until
 
 from rackwright.domain.networks.dns import Record, RecordType

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.netns import network
+from tests.support.machines.boot_provider import CLIENT, program_of, run_json
+from tests.support.mesh.netns import network
 from tests.support.networks import ADMIN_NETWORK
 from tests.support.processes import is_alive
-from tests.support.provider import CLIENT, program_of, run_json
 from tests.support.rack import Rack
-from tests.support.servers import DIES_WITH_US
+from tests.support.servers.server_processes import DIES_WITH_US
 from tests.support.waiting import PATIENCE, until
 
 from rackwright.barclamps.loader import built_in

@@ -7,7 +7,7 @@ import pytest
 import yaml
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from tests.support.fitting import check_fit
+from tests.support.barclamp_fit import check_fit
 
 from rackwright.barclamps.loader import built_in, known_kinds
 from rackwright.domain.barclamps.barclamp_file import BARCLAMP_KEYS, ROLE_KEYS, parse_barclamp

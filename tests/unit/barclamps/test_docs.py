@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
-from tests.support.fitting import check_fit
+from tests.support.barclamp_fit import check_fit
 
 from rackwright.barclamps.loader import built_in, known_kinds
 from rackwright.domain.barclamps import barclamp_file as files

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import typer
-from tests.support.cli import Cli
+from tests.support.servers.command_line import Cli
 
 from rackwright.cli.main import NOUNS, is_function, load
 from rackwright.cli.output.exits import Exit

@@ -8,7 +8,7 @@ from typing import cast
 
 import httpx
 import pytest
-from tests.support.one_file import told_by_a_process
+from tests.support.one_file_kind import told_by_a_process
 
 import rackwright.hammers
 from rackwright.hammers.base import Hammer, HammerFailed, HammerNode

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from tests.support.one_file import told_by_a_process
+from tests.support.one_file_kind import told_by_a_process
 
 import rackwright.jigs
 from rackwright.jigs.registry import jig_kinds, kinds_that_run_files, registered_jigs

@@ -1,6 +1,6 @@
 """The addresses of a node, and what is free on a network."""
 
-from tests.support.api import Api, ok, refused
+from tests.support.servers.api_server import Api, ok, refused
 
 NODE, OTHER = "n1.rack.example", "n2.rack.example"
 

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from tests.support.api import NODE, Api, Site, anneal_all, deploy_role, ok, refused
+from tests.support.servers.api_server import NODE, Api, Site, anneal_all, deploy_role, ok, refused
 
 BARCLAMP = """
 name: tuning

@@ -5,7 +5,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from tests.support.api import Api, Site, ok, refused
+from tests.support.servers.api_server import Api, Site, ok, refused
 from tests.support.waiting import PATIENCE
 
 from rackwright.domain.people import UserRole

@@ -9,8 +9,8 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.support.people import EventStream, House, house, ok, refused
-from tests.support.servers import ManualServer
+from tests.support.servers.people_of_all_kinds import EventStream, House, house, ok, refused
+from tests.support.servers.server_processes import ManualServer
 from tests.support.waiting import PATIENCE, until
 
 from rackwright.api.event_feed import EventFeed

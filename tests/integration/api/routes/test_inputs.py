@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tests.support.api import Api, ok
+from tests.support.servers.api_server import Api, ok
 
 HERE, THERE = "here.rack.example", "there.rack.example"
 

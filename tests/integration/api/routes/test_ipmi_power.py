@@ -4,8 +4,8 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tests.support.api import Api, Site, ok, refused
-from tests.support.ipmi import PASSWORD, USER, SimulatedBmc, simulated_bmc
+from tests.support.machines.ipmi_simulator import PASSWORD, USER, SimulatedBmc, simulated_bmc
+from tests.support.servers.api_server import Api, Site, ok, refused
 from tests.support.waiting import PATIENCE
 
 from rackwright.annealer.installs import read_hammer_node

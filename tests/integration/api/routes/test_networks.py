@@ -6,7 +6,7 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.support.site import Site, running_site
+from tests.support.servers.install_site import Site, running_site
 
 from rackwright.domain.catalogue import JsonObject
 from rackwright.domain.states import ACTIVE, ERROR

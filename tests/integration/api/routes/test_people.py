@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.people import PASSWORD, House, house, ok, refused
+from tests.support.servers.people_of_all_kinds import PASSWORD, House, house, ok, refused
 
 from rackwright.api.auth import passwords
 from rackwright.api.auth.passwords import Passwords

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.support.api import NODE, Api, Site, anneal_all, deploy_role, ok, refused
 from tests.support.rack import ADMIN
+from tests.support.servers.api_server import NODE, Api, Site, anneal_all, deploy_role, ok, refused
 
 from rackwright.hammers.base import BootDevice, Hammer, HammerFailed, HammerNode, Power
 from rackwright.store.db.session import GraphSession

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from tests.support.api import Api, Site, ok, refused
+from tests.support.servers.api_server import Api, Site, ok, refused
 
 from rackwright.api.context import Caller, Forbidden
 from rackwright.domain.people import Principal, UserRole

@@ -10,8 +10,8 @@ from typing import cast
 import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
-from tests.support.people import House, house, ok, refused
-from tests.support.postgres import execute
+from tests.support.servers.people_of_all_kinds import House, house, ok, refused
+from tests.support.servers.postgres import execute
 
 from rackwright.annealer.annealer import Annealer, Counters
 from rackwright.annealer.step import step

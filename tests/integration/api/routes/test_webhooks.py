@@ -17,7 +17,7 @@ import pytest
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import StreamingResponse
 from tests.support.clock import pass_time
-from tests.support.people import House, house, ok, refused
+from tests.support.servers.people_of_all_kinds import House, house, ok, refused
 from tests.support.waiting import PATIENCE, until
 
 from rackwright.api import webhook_sender

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.support.etcd import PatientEtcd
+from tests.support.mesh.etcd import PatientEtcd
 from tests.support.waiting import PATIENCE
 
 from rackwright.mesh.datastore.etcd_client import Etcd, Item, delete_op

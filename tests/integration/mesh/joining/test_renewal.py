@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 from cryptography import x509
-from tests.support.faketime import FakeClock
-from tests.support.netns import fleet
+from tests.support.mesh.faketime import FakeClock
+from tests.support.mesh.netns import fleet
 from tests.support.waiting import PATIENCE, wait_until
 
 from rackwright.lab.mesh_fleet import Fleet

@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.netns import cluster
-from tests.support.stranger import Stream, as_member, message, nameless, request
+from tests.support.mesh.netns import cluster
+from tests.support.mesh.stranger import Stream, as_member, message, nameless, request
 from tests.support.waiting import PATIENCE, until, wait_until
 
 from rackwright.lab.mesh_fleet import Fleet

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.netns import fleet, network
-from tests.support.sshd import Sshd, sshd
+from tests.support.machines.sshd import Sshd, sshd
+from tests.support.mesh.netns import fleet, network
 
 from rackwright.lab.mesh_fleet import Fleet
 from rackwright.mesh.errors import Unreachable

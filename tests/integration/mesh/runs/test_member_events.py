@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator
 
 import pytest
-from tests.support.etcd import PatientEtcd
+from tests.support.mesh.etcd import PatientEtcd
 
 from rackwright.mesh.bounded_json import read_object
 from rackwright.mesh.datastore.etcd_client import put_op

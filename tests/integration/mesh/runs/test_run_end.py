@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 
 import pytest
-from tests.support.etcd import PatientEtcd
+from tests.support.mesh.etcd import PatientEtcd
 
 from rackwright.mesh.errors import Fenced
 from rackwright.mesh.runs.record_verifier import RecordVerifier

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tests.support.etcd import PatientEtcd
+from tests.support.mesh.etcd import PatientEtcd
 from tests.support.waiting import until
 
 from rackwright.mesh.datastore.datastore_settings import DatastoreConfig

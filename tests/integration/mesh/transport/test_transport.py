@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.clock import pass_time
-from tests.support.stranger import as_member
+from tests.support.mesh.stranger import as_member
 from tests.support.waiting import PATIENCE, until
 
 from rackwright.mesh.address import Address

@@ -10,7 +10,7 @@ from importlib.resources import files
 from pathlib import Path
 
 import pytest
-from tests.support.site import HandMachine, Site, running_site
+from tests.support.servers.install_site import HandMachine, Site, running_site
 from tests.support.waiting import PATIENCE, until
 
 from rackwright.domain.machines.install import Stage

@@ -21,7 +21,7 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """The inventory before anything was said, after a switch was heard, with the cable out, and with another switch."""
     folder = tmp_path_factory.mktemp("wire")
     done = subprocess.run(
-        [*NAMESPACES, sys.executable, "-m", "tests.support.lldp_wire", str(folder)],
+        [*NAMESPACES, sys.executable, "-m", "tests.support.machines.lldp_wire", str(folder)],
         cwd=ROOT,
         env={"PYTHONPATH": str(ROOT), "PATH": "/usr/sbin:/usr/bin:/sbin:/bin"},
         stdin=subprocess.DEVNULL,

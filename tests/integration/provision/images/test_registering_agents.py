@@ -6,7 +6,7 @@ from importlib.resources import files
 from pathlib import Path
 
 import pytest
-from tests.support.site import Site, running_site
+from tests.support.servers.install_site import Site, running_site
 from tests.support.waiting import PATIENCE
 
 from rackwright.server.listener import listening

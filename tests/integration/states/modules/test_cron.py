@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from tests.state_functions import Run
+from tests.support.states.state_functions import Run
 
 from rackwright.states.module import StateError
 

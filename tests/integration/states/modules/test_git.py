@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.state_functions import Run
+from tests.support.states.state_functions import Run
 
 from rackwright.states.module import StateError
 

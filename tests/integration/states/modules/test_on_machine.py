@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.package_repositories import Deb, apt_repository
+from tests.support.states.package_repositories import Deb, apt_repository
+from tests.support.states.throwaway_machine import Machine, machine
 from tests.support.waiting import wait_until
-from tests.throwaway_machine import Machine, machine
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="namespaces and overlays are root's")
 

@@ -4,8 +4,8 @@ import os
 from pathlib import Path
 
 import pytest
-from tests.package_repositories import Deb, apt_repository, apt_root
-from tests.state_functions import Run
+from tests.support.states.package_repositories import Deb, apt_repository, apt_root
+from tests.support.states.state_functions import Run
 
 from rackwright.states.module import StateError
 from rackwright.states.plan import build_plan

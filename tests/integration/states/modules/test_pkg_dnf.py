@@ -4,8 +4,8 @@ import os
 from pathlib import Path
 
 import pytest
-from tests.package_repositories import Deb, dnf_root, rpm_repository
-from tests.state_functions import Run
+from tests.support.states.package_repositories import Deb, dnf_root, rpm_repository
+from tests.support.states.state_functions import Run
 
 from rackwright.states.module import StateError
 from rackwright.states.support.packages import packages

@@ -5,8 +5,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.package_repositories import Deb, apt_repository, apt_root, dnf_root, rpm_repository, sign_apt_repository
-from tests.state_functions import Run
+from tests.support.states.package_repositories import (
+    Deb,
+    apt_repository,
+    apt_root,
+    dnf_root,
+    rpm_repository,
+    sign_apt_repository,
+)
+from tests.support.states.state_functions import Run
 
 from rackwright.states.module import StateError
 from rackwright.states.plan import build_plan

@@ -7,14 +7,14 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.state_functions import Run
+from tests.support.states.state_functions import Run
 
 from rackwright.states.module import StateError
 
 SCRIPT = """
 import json, sys
 sys.path.insert(0, {repository!r})
-from tests.state_functions import Run
+from tests.support.states.state_functions import Run
 run = Run()
 arguments = json.loads(sys.argv[1])
 result = run.apply("sysctl.present", **arguments)

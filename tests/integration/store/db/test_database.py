@@ -16,8 +16,8 @@ from typing import Any
 import psycopg
 import pytest
 from sqlalchemy import text
-from tests.support.postgres import DEBIAN_BIN, administer, debian_server, execute, plain, sockets_of
 from tests.support.processes import is_alive, postmaster_of
+from tests.support.servers.postgres import DEBIAN_BIN, administer, debian_server, execute, plain, sockets_of
 from tests.support.waiting import PATIENCE
 
 from rackwright.store.database_errors import (

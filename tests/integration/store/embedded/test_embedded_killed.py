@@ -9,9 +9,9 @@ from pathlib import Path
 
 import psutil
 import pytest
-from tests.support.holder import Holder
-from tests.support.postgres import NO_SYNC, ask, execute, sockets_of
 from tests.support.processes import is_alive, keeper_of, postmaster_of, processes_naming
+from tests.support.servers.postgres import NO_SYNC, ask, execute, sockets_of
+from tests.support.servers.postgres_holder import Holder
 from tests.support.waiting import PATIENCE, until, wait_until
 
 from rackwright.store.database_errors import EmbeddedPostgresFailed

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import psutil
 import pytest
-from tests.support.holder import Holder, HolderRefused
-from tests.support.postgres import ask, execute, sockets_of
 from tests.support.processes import AS_NOBODY, is_alive, postmaster_of
+from tests.support.servers.postgres import ask, execute, sockets_of
+from tests.support.servers.postgres_holder import Holder, HolderRefused
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as another user")
 
 NOBODY = pwd.getpwnam("nobody")
-WITHOUT_NAMESPACES = [sys.executable, "-P", "-m", "tests.support.no_namespaces"]
+WITHOUT_NAMESPACES = [sys.executable, "-P", "-m", "tests.support.servers.no_namespaces"]
 
 
 def owners(folder: Path) -> set[int]:

@@ -37,7 +37,7 @@ from tests.integration.store.model.model_dry_runs import dry_runs, shape
 from tests.integration.store.model.model_seen import Seen, look
 from tests.integration.store.model.naive_graph import ACTIVE, TRANSITION, Key, RefusedByModel, Snapshot
 from tests.integration.store.model.naive_inputs import staged
-from tests.support.postgres import administer
+from tests.support.servers.postgres import administer
 
 from rackwright.domain.errors import Conflict, NotFound
 from rackwright.domain.graph.snapshots import CommitPlan

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from tests.support.cli import Cli
+from tests.support.servers.command_line import Cli
 
 from rackwright.cli.output.exits import Exit
 from rackwright.server import running_servers

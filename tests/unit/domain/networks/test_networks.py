@@ -6,7 +6,7 @@ from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.support.fitting import check_fit
+from tests.support.barclamp_fit import check_fit
 
 from rackwright.domain.catalogue import Barclamp, Flag
 from rackwright.domain.errors import Invalid

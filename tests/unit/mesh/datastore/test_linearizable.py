@@ -4,7 +4,7 @@ import random
 from dataclasses import replace
 
 import pytest
-from tests.support.linearizable import Kind, Operation, first_problem
+from tests.support.mesh.linearizable import Kind, Operation, first_problem
 
 
 def read(value: str | None, start: float, end: float) -> Operation:

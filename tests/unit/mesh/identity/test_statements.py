@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.support.statements import make_identities, statements_of
+from tests.support.mesh.signing_members import make_identities, statements_of
 
 from rackwright.mesh.bounded_json import MAX_DEPTH
 from rackwright.mesh.datastore.etcd_client import Change, Item

@@ -1,8 +1,8 @@
 """A member that misuses its access to the datastore, to be run on a server of a fleet: puts there what nobody signed.
 
-`python -m tests.support.rogue FOLDER ENDPOINT` reads one JSON object from standard input: a `run` (request, signature,
-tree in base64, targets), `keys` to be written as they are, `sign`, keys to be written with its own signature, `copy`,
-keys whose values are to be written at others, and `delete`, keys to be taken away first.
+`python -m tests.support.mesh.rogue_member FOLDER ENDPOINT` reads one JSON object from standard input: a `run` (request,
+signature, tree in base64, targets), `keys` to be written as they are, `sign`, keys to be written with its own
+signature, `copy`, keys whose values are to be written at others, and `delete`, keys to be taken away first.
 """
 
 import asyncio

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tests.support.netns import network
+from tests.support.mesh.netns import network
 from tests.support.networks import ADMIN_NETWORK
 from tests.support.rack import Rack
 from tests.support.waiting import PATIENCE, until

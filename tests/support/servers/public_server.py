@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
-from tests.support.servers import ServerProcess, free_port
+from tests.support.servers.server_processes import ServerProcess, free_port
 from tests.support.waiting import PATIENCE
 
 from rackwright.client.access import Access

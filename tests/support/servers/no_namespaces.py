@@ -1,4 +1,6 @@
-"""Runs a command as root where no user namespace can be made: `python -m tests.support.no_namespaces COMMAND ...`.
+"""Runs a command as root where no user namespace can be made.
+
+Run it as `python -m tests.support.servers.no_namespaces COMMAND ...`.
 
 It needs one namespace to forbid all others: within it the limit is zero, and every uid is what it is outside.
 """

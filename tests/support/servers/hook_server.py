@@ -1,4 +1,6 @@
-"""A server process with annealer and hook dispatcher, to be killed: `python -m tests.support.hook_server URL LEASE`.
+"""A server process with annealer and hook dispatcher, to be killed.
+
+Run it as `python -m tests.support.servers.hook_server URL LEASE`.
 
 It prints a line when it works, and ends when its input does.
 """

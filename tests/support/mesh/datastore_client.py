@@ -1,7 +1,7 @@
 """A client of the datastore, to be run on one server of a fleet: reads, writes and swaps, and records each operation.
 
-`python -m tests.support.store_client FOLDER HISTORY ENDPOINT...` uses the identity in FOLDER until SIGTERM. One line of
-JSON an operation goes to HISTORY when it ends; `end` is null where the outcome is not known.
+`python -m tests.support.mesh.datastore_client FOLDER HISTORY ENDPOINT...` uses the identity in FOLDER until SIGTERM.
+One line of JSON an operation goes to HISTORY when it ends; `end` is null where the outcome is not known.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ import time
 from collections.abc import Awaitable
 from pathlib import Path
 
-from tests.support.linearizable import Kind
+from tests.support.mesh.linearizable import Kind
 
 from rackwright.mesh.datastore.etcd_client import Etcd
 from rackwright.mesh.errors import NoDatastore

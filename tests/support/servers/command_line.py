@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from tests.support.servers import DIES_WITH_US, RACKWRIGHT, free_port
+from tests.support.servers.server_processes import DIES_WITH_US, RACKWRIGHT, free_port
 from tests.support.waiting import PATIENCE, wait_until
 
 from rackwright.cli.main import run

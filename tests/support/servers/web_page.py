@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from playwright.sync_api import Browser, Locator, Page, expect
-from tests.support.servers import ServerProcess
+from tests.support.servers.server_processes import ServerProcess
 from tests.support.waiting import PATIENCE
 
 from rackwright.client.access import Access

@@ -1,4 +1,6 @@
-"""Sledgehammer's listener on real cables: `python -m tests.support.lldp_wire FOLDER`, in namespaces of its own.
+"""Sledgehammer's listener on real cables.
+
+Run it as `python -m tests.support.machines.lldp_wire FOLDER`, in namespaces of its own.
 
 It runs the agent's own shell, with no programs but those of the image. What it saw is on its standard output, as JSON:
 the inventory after each thing that was done. It is the first process of its PID namespace, so nothing outlives it.

@@ -10,9 +10,9 @@ from typing import Any, TypeVar
 
 import httpx
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from tests.support.machines.reached_nodes import all_reached
+from tests.support.machines.signed_registration import registration, signed
 from tests.support.rack import ADMIN, Rack
-from tests.support.reach import all_reached
-from tests.support.registration import registration, signed
 
 from rackwright.annealer.installs import InstallAdvancer, Reach
 from rackwright.annealer.power_saving import PowerSaver

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from tests.support.linearizable import Kind, Operation
+from tests.support.mesh.linearizable import Kind, Operation
 from tests.support.waiting import PATIENCE, wait_until
 
 from rackwright.lab.mesh_fleet import Fleet
@@ -132,9 +132,16 @@ class Client:
     def __init__(self, fleet: Fleet, server: str, history: Path) -> None:
         self.history = history
         urls = [f"https://{wires(fleet).address(name)}:2379" for name in fleet.servers]
-        program = [sys.executable, "-m", "tests.support.store_client", str(fleet.home(server)), str(history), *urls]
+        program = [
+            sys.executable,
+            "-m",
+            "tests.support.mesh.datastore_client",
+            str(fleet.home(server)),
+            str(history),
+            *urls,
+        ]
         command = wires(fleet).command(server, ["setpriv", "--pdeathsig", "KILL", *program])
-        self.process = subprocess.Popen(command, cwd=Path(__file__).parents[2])
+        self.process = subprocess.Popen(command, cwd=Path(__file__).parents[3])
 
     def operations(self) -> list[Operation]:
         if not self.history.exists():

@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 
 from tests.support.rack import Rack, unbroken
-from tests.support.servers import ServerProcess, servers
+from tests.support.servers.server_processes import ServerProcess, servers
 from tests.support.waiting import PATIENCE, until
 
 from rackwright.domain.errors import Conflict

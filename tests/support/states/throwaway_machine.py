@@ -16,7 +16,7 @@ from pathlib import Path
 
 from tests.support.waiting import PATIENCE, wait_until
 
-REPOSITORY = Path(__file__).parent.parent
+REPOSITORY = Path(__file__).parents[3]
 
 SCRIPT = r"""
 set -eu

@@ -1,4 +1,6 @@
-"""A process of its own that holds the embedded server of a home, to be killed: `python -m tests.support.holder HOME`.
+"""A process of its own that holds the embedded server of a home, to be killed.
+
+Run it as `python -m tests.support.servers.postgres_holder HOME`.
 
 It prints the server's URL when it has joined, and leaves when its input ends.
 """
@@ -17,7 +19,7 @@ from typing import Self
 
 from tests.support.waiting import PATIENCE
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 @cache
@@ -50,7 +52,7 @@ class Holder:
         self.home = home
         self.url = ""
         self.process = subprocess.Popen(
-            [*python_for(tuple(become)), "-m", "tests.support.holder", str(home)],
+            [*python_for(tuple(become)), "-m", "tests.support.servers.postgres_holder", str(home)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -95,7 +97,7 @@ class HolderRefused(Exception):
 
 
 def main(home: Path) -> None:
-    from tests.support.postgres import NO_SYNC
+    from tests.support.servers.postgres import NO_SYNC
 
     from rackwright.store.database_errors import EmbeddedPostgresFailed
     from rackwright.store.embedded.server import EmbeddedPostgres

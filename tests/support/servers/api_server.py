@@ -8,8 +8,8 @@ from typing import Any
 
 import httpx
 from fastapi import FastAPI
+from tests.support.machines.reached_nodes import all_reached
 from tests.support.rack import ADMIN, Rack
-from tests.support.reach import all_reached
 from tests.support.waiting import PATIENCE
 
 from rackwright.api.app import create_app
