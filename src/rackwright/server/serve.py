@@ -10,7 +10,9 @@ import ssl
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 
+from rackwright.annealer.supervision import Supervisor
 from rackwright.api.app import create_app
 from rackwright.server.composition import running_server
 from rackwright.server.first_admin import PASSWORD_FILE, TOKEN_FILE
@@ -38,7 +40,7 @@ async def _serve(options: Options, signals: "_StopSignals") -> None:
     password_file = options.home / PASSWORD_FILE
     had_password = password_file.exists()
     with bound_socket(options.host, options.port) as listener:
-        async with running_server(options) as server, _renewing_certificate(tls, options):
+        async with running_server(options) as server, _renewing_certificate(tls, options, server.supervisor):
             if not had_password and password_file.exists():
                 # Once, to the person who starts the server for the first time, and to no log.
                 _say(f"Log in as admin with {password_file.read_text().strip()} (also in {password_file}).")
@@ -85,13 +87,19 @@ class _StopSignals:
 
 
 @asynccontextmanager
-async def _renewing_certificate(tls: ssl.SSLContext | None, options: Options) -> AsyncIterator[None]:
-    task = None if tls is None else asyncio.create_task(keep_certificate_fresh(tls, options, host_name()))
+async def _renewing_certificate(
+    tls: ssl.SSLContext | None, options: Options, supervisor: Supervisor
+) -> AsyncIterator[None]:
+    """Take up new certificates within the block. Supervised: a defect there is logged, counted and shown."""
+    if tls is None:
+        yield
+        return
+    renew = partial(keep_certificate_fresh, tls, options, host_name())
+    task = asyncio.create_task(supervisor.keep_running("certificate", renew), name="certificate")
     try:
         yield
     finally:
-        if task is not None:
-            task.cancel()
+        task.cancel()
 
 
 def _say(line: str) -> None:

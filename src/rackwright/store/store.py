@@ -142,8 +142,12 @@ class Store:
         """Listen to PostgreSQL's notifications on these channels, on a connection of its own."""
         url = self.engine.url.set(drivername="postgresql").render_as_string(hide_password=False)
         connection = await AsyncConnection.connect(url, autocommit=True)
-        for channel in channels:
-            await connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))
+        try:
+            for channel in channels:
+                await connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))
+        except BaseException:
+            await connection.close()
+            raise
         return Notices(connection)
 
     @property

@@ -1,7 +1,9 @@
 """How transactions are run: which lock they hold, and what follows their commit."""
 
+import psycopg
 import pytest
 from tests.support.rack import Rack
+from tests.support.waiting import until
 
 from rackwright.domain.errors import Conflict, Rule
 from rackwright.store.db.locks import GRAPH_LOCK
@@ -43,3 +45,24 @@ async def test_what_follows_a_commit_does_not_follow_a_change_that_was_undone(ra
     with pytest.raises(Conflict):
         await rack.store.change(fail)
     assert called == []
+
+
+async def test_a_listener_that_cannot_listen_leaves_no_connection_behind(rack: Rack) -> None:
+    async def connections() -> int:
+        async with rack.store.read() as session:
+            return int(
+                await session.value(
+                    "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
+                    " AND backend_type = 'client backend'"
+                )
+            )
+
+    before = await connections()
+    with pytest.raises(psycopg.Error) as failure:
+        await rack.store.listen("")
+
+    async def as_before() -> bool:
+        return await connections() == before
+
+    await until(as_before, "no connection is left")
+    assert failure.traceback, "the error, which refers to what it was raised in, is still there"
