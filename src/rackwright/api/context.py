@@ -64,7 +64,7 @@ class Server:
     store: Store
     jigs: Mapping[str, Jig]
     claimant: Claimant
-    judge: VetoedChanges
+    vetoed_changes: VetoedChanges
     hooks: HookDispatcher
     installs: InstallAdvancer
     shelf: Shelf
@@ -106,11 +106,11 @@ class Caller(Permissions):
 
     async def change(self, work: Callable[[Session], Awaitable[T]]) -> T:
         """Run one transaction in the caller's name; roles' hooks may refuse it."""
-        return await self.server.judge.change(self._with_check(work), actor=self.principal.name)
+        return await self.server.vetoed_changes.change(self._with_check(work), actor=self.principal.name)
 
     async def change_graph(self, work: Callable[[GraphSession], Awaitable[T]]) -> T:
         """As `change`, with the graph lock."""
-        return await self.server.judge.change_graph(self._with_check(work), actor=self.principal.name)
+        return await self.server.vetoed_changes.change_graph(self._with_check(work), actor=self.principal.name)
 
     def _with_check(self, work: Callable[[S], Awaitable[T]]) -> Callable[[S], Awaitable[T]]:
         """Return the work that fails unless it asked for a permission."""
