@@ -5,13 +5,12 @@ After each step they must agree on the verdict, on every noderole, edge, cohort,
 """
 
 import asyncio
-import os
 from collections.abc import Awaitable, Callable
 from itertools import count
 from random import Random
 from typing import Any, TypeVar
 
-from hypothesis import HealthCheck, Phase, note, settings
+from hypothesis import note
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -23,7 +22,7 @@ from hypothesis.stateful import (
 from sqlalchemy import make_url
 from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.pool import StaticPool
-from tests.integration.store.model import naive
+from tests.integration.store.model import model_checks, naive
 from tests.integration.store.model.dice import Dice, integers, lists, pairs, sampled_from
 from tests.integration.store.model.model_catalogues import (
     Declaration,
@@ -34,13 +33,13 @@ from tests.integration.store.model.model_catalogues import (
     layers,
 )
 from tests.integration.store.model.model_dry_runs import dry_runs, shape
+from tests.integration.store.model.model_profiles import CHOSEN
 from tests.integration.store.model.model_seen import Seen, look
-from tests.integration.store.model.naive_graph import ACTIVE, TRANSITION, Key, RefusedByModel, Snapshot
+from tests.integration.store.model.naive_graph import ACTIVE, TRANSITION, Key, RefusedByModel
 from tests.integration.store.model.naive_inputs import staged
 from tests.support.servers.postgres import administer
 
 from rackwright.domain.errors import Conflict, NotFound
-from rackwright.domain.graph.snapshots import CommitPlan
 from rackwright.domain.states import Trigger
 from rackwright.store.barclamp_import import import_barclamps
 from rackwright.store.bootstrap import first_start
@@ -59,19 +58,6 @@ from rackwright.store.store import Store
 T = TypeVar("T")
 
 _databases = count(1)
-
-PROFILES = {
-    "default": settings(max_examples=60, stateful_step_count=35, derandomize=True, phases=[Phase.generate]),
-    "random": settings(max_examples=150, stateful_step_count=50, phases=[Phase.generate]),
-    "thorough": settings(max_examples=1500, stateful_step_count=60, phases=[Phase.generate, Phase.shrink]),
-}
-CHOSEN = settings(
-    PROFILES[os.environ.get("HYPOTHESIS_PROFILE", "default")],
-    deadline=None,
-    database=None,
-    report_multiple_bugs=False,
-    suppress_health_check=list(HealthCheck),
-)
 
 SEED = st.integers(2**100, 2**100 + 2**64)
 """So large that no number in any source is among them: Hypothesis tries those of all modules that are loaded, and then
@@ -104,11 +90,6 @@ STEPS = {
     "settle_too_late": 1,
 }
 """What a step may be, and how often."""
-
-
-def same(store: set[Any], model: set[Any]) -> None:
-    only = sorted(store - model, key=str), sorted(model - store, key=str)
-    assert store == model, f"only in the store: {only[0]}; only in the naive model: {only[1]}"
 
 
 class Both(RuleBasedStateMachine):
@@ -370,14 +351,8 @@ class Both(RuleBasedStateMachine):
         expected: list[naive.Plan] = []
         planned = self.both_in(name, commits.plan_proposal_commit, lambda: expected.append(self.world.plan(name)))
         if planned is not None:
-            self.compare_plans(planned, expected[0])
+            model_checks.compare_plans(planned, expected[0])
             self.plans[name] = (planned.digest, expected[0])
-
-    def compare_plans(self, planned: CommitPlan, expected: naive.Plan) -> None:
-        for what in ("created", "rerun", "held_back", "removed", "relinked"):
-            lines = {(what, line.node, line.role) for line in getattr(planned, what)}
-            same(lines, {(what, *key) for key in getattr(expected, what)})
-        assert (set(planned.moved), set(planned.wiped)) == (expected.moved, expected.wiped)
 
     def commit(self, dice: Dice) -> None:
         self.do_commit(dice, self.a_deployment(dice, proposed=True))
@@ -396,7 +371,7 @@ class Both(RuleBasedStateMachine):
             lambda: expected.append(self.world.commit(name, seen)),
         )
         if planned is not None:
-            self.compare_plans(planned, expected[0])
+            model_checks.compare_plans(planned, expected[0])
             again = {key for key, noderole in before.items() if noderole.state == ACTIVE and self.left_active(key)}
             assert again <= expected[0].rerun | expected[0].held_back, "more ran again than was planned"
 
@@ -420,17 +395,7 @@ class Both(RuleBasedStateMachine):
             lambda: self.world.rollback(name, number),
         )
         if answer is not None:
-            self.compare_intent(name, past, set(answer.not_restorable))
-
-    def compare_intent(self, name: str, past: Snapshot, not_restorable: set[Key]) -> None:
-        """Check that the proposal has what the past snapshot had, but for nodes and roles that are gone."""
-        lost = {key for key in past.bindings if key[0] not in self.world.nodes or key[1] not in self.world.roles}
-        assert not_restorable == lost
-        intent = self.seen.snapshots[name][-1]
-        restorable = {key: says for key, says in past.bindings.items() if key not in lost}
-        assert {key: says for key, says in intent.bindings.items() if key in past.bindings} == restorable
-        roles = {role: says for role, says in past.roles.items() if role in self.world.roles}
-        assert {role: says for role, says in intent.roles.items() if role in past.roles} == roles
+            model_checks.compare_intent(self.seen, self.world, name, past, set(answer.not_restorable))
 
     # --- work
 
@@ -449,7 +414,7 @@ class Both(RuleBasedStateMachine):
         assert len(slots) == len(set(slots)), "two at once in one slot"
         every = {key if self.world.nodes[key[0]].system else key[0] for key in runnable}
         assert len(slots) == min(limit, len(every)), "something that could run was left out"
-        same(settled, {key for key in [*started, *settled] if self.world.unchanged(key)})
+        model_checks.same(settled, {key for key in [*started, *settled] if self.world.unchanged(key)})
         for key, run in started.items():
             expected = staged(self.world, key, wall=True)
             assert run.input == expected, f"{key} was handed {run.input}, not {expected}"
@@ -504,71 +469,13 @@ class Both(RuleBasedStateMachine):
 
     @invariant()
     def holds(self) -> None:
-        self.agree()
-        self.nodes_and_intent_agree()
-        self.committed_snapshots_never_change()
-        self.counters_are_true()
-        self.todo_means_that_all_parents_are_active()
-        self.nobody_shares_a_node_or_a_line_with_whom_it_must_not()
-        self.active_means_it_ran_with_the_inputs_it_has_now()
-
-    def agree(self) -> None:
-        noderoles = self.world.noderoles.items()
-        same(
-            {(key, *noderole.shown) for key, noderole in self.seen.noderoles.items()},
-            {
-                (key, noderole.deployment, self.world.state(key), self.world.cohort(key), noderole.doomed)
-                for key, noderole in noderoles
-            },
-        )
-        same(self.seen.edges, {(parent, key) for key, noderole in noderoles for parent in noderole.parents})
-        same(self.seen.links, {(key, *link) for key, noderole in noderoles for link in noderole.links.items()})
-        by_age = sorted(self.world.noderoles, key=lambda key: self.world.noderoles[key].born)
-        assert by_age == sorted(self.seen.noderoles, key=lambda key: self.seen.noderoles[key].id)
-
-    def nodes_and_intent_agree(self) -> None:
-        assert self.seen.homes == {node.name: node.deployment for node in self.world.nodes.values()}
-        assert self.seen.held == {home.name for home in self.world.deployments.values() if home.held}
-        assert {name: [(s.state, s.roles, s.bindings) for s in line] for name, line in self.seen.snapshots.items()} == {
-            name: [(s.state, s.roles, s.bindings) for s in home.snapshots]
-            for name, home in self.world.deployments.items()
-        }
-
-    def committed_snapshots_never_change(self) -> None:
-        for line in self.seen.snapshots.values():
-            for snapshot in line:
-                if snapshot.state != "proposed":
-                    assert self.committed.setdefault(snapshot.id, (snapshot.roles, snapshot.bindings)) == (
-                        snapshot.roles,
-                        snapshot.bindings,
-                    )
-
-    def counters_are_true(self) -> None:
-        assert self.seen.wrong_counters == []
-        assert self.seen.wrong_slots == []
-
-    def todo_means_that_all_parents_are_active(self) -> None:
-        parents: dict[Key, list[Key]] = {}
-        for parent, child in self.seen.edges:
-            parents.setdefault(child, []).append(parent)
-        for key, noderole in self.seen.noderoles.items():
-            ready = all(self.seen.noderoles[parent].state == ACTIVE for parent in parents.get(key, ()))
-            if noderole.state in ("todo", "blocked"):
-                assert (noderole.state == "todo") == ready, key
-
-    def nobody_shares_a_node_or_a_line_with_whom_it_must_not(self) -> None:
-        for key in self.world.noderoles:
-            for other in self.world.noderoles:
-                if key[0] == other[0] and key != other:
-                    assert not self.world.conflict(key[1], other[1])
-                    assert not self.world.provides_each_other(key[1], other[1])
-            assert key not in self.world.ancestors(key)
-            assert not any(self.world.provides_each_other(key[1], above[1]) for above in self.world.ancestors(key))
-
-    def active_means_it_ran_with_the_inputs_it_has_now(self) -> None:
-        for key, noderole in self.world.noderoles.items():
-            if noderole.state == ACTIVE and not self.world.destroys(key):
-                assert not self.world.has_new_inputs(key), f"{key} has new inputs, but is active"
+        model_checks.agree(self.seen, self.world)
+        model_checks.nodes_and_intent_agree(self.seen, self.world)
+        model_checks.committed_snapshots_never_change(self.seen, self.committed)
+        model_checks.counters_are_true(self.seen)
+        model_checks.todo_means_that_all_parents_are_active(self.seen)
+        model_checks.nobody_shares_a_node_or_a_line_with_whom_it_must_not(self.world)
+        model_checks.active_means_it_ran_with_the_inputs_it_has_now(self.world)
 
 
 def test_the_store_does_what_the_naive_model_does(postgres_server: str, migrated_template: str) -> None:
