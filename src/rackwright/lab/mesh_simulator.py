@@ -21,6 +21,8 @@ _GIVE_UP = 10.0  # seconds after which a transport stops to retry a reliable mes
 _FIRST_RETRY = 0.2
 _INBOX = 10_000
 _AFTERMATH = 15.0  # seconds after a fault in which a death that a member reports is a consequence of the fault
+_LEAVE_SECONDS = 3.0
+"""How long a process that leaves goes on at most, so that the others hear of it; as an agent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,8 +181,10 @@ class Simulator:
                 host.last_fault_end = self.now
 
     def leave(self, name: str) -> None:
+        """Have a server leave as its agent does: it says goodbye, and its process ends a moment later."""
         host = self.hosts[name]
         self._apply(host, host.swim.leave(self.now + host.clock_step))
+        self._later(_LEAVE_SECONDS, name, partial(setattr, host, "killed", True))
 
     def set_metadata(self, name: str, metadata: bytes) -> None:
         host = self.hosts[name]
