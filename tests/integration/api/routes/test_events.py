@@ -261,7 +261,7 @@ async def test_a_reader_that_is_let_go_ends_its_question_and_leaves_the_next_one
             raise
         return await newest_cursor(session)
 
-    monkeypatch.setattr("rackwright.api.event_feed.newest", slow)
+    monkeypatch.setattr("rackwright.api.event_feed.newest_cursor", slow)
     feed = EventFeed(home.store)
 
     async def watch() -> None:
