@@ -6,7 +6,6 @@ trusted keys: a cluster in which nobody has done so begins no runs by itself.
 """
 
 import asyncio
-import secrets
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict, dataclass
@@ -23,7 +22,7 @@ from rackwright.mesh.log import Log
 from rackwright.mesh.refusals import Refusals
 from rackwright.mesh.runs import run_model
 from rackwright.mesh.runs.repository_orders import RepositoryOrder, read_order
-from rackwright.mesh.runs.run_model import EXPIRES_SECONDS, RunRequest
+from rackwright.mesh.runs.run_request import new_request
 from rackwright.mesh.runs.run_store import RunStore, SignedText
 from rackwright.mesh.runs.run_trust import RunTrust
 from rackwright.states.reading.sources import Repository, SourceRefused, pin_states
@@ -144,28 +143,17 @@ class RepositoryWatcher:
         seen = await self.etcd.get(f"{SEEN}{order.name}")
         if _read_commit(seen) == commit:
             return
-        now = int(time.time())
-        run = f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime(now))}-{secrets.token_hex(4)}"
+        pins = [{"url": order.url, "reference": order.branch, "commit": commit}]
+        request = new_request(
+            order.cluster, packed, order.targets, sls=sls, mode=order.mode, modules=list(order.modules), pins=pins
+        )
         # Noted before the run begins: after a crash in between, the commit is not run rather than run twice.
         await self.lock.check()
-        if not await self.etcd.replace(f"{SEEN}{order.name}", f"{commit} {run}".encode(), seen):
+        if not await self.etcd.replace(f"{SEEN}{order.name}", f"{commit} {request.id}".encode(), seen):
             return
-        pins = [{"url": order.url, "reference": order.branch, "commit": commit}]
-        request = RunRequest(
-            run,
-            order.cluster,
-            now,
-            now + EXPIRES_SECONDS,
-            run_model.tree_digest(packed),
-            order.targets,
-            sls,
-            order.mode,
-            modules=list(order.modules),
-            pins=pins,
-        )
         signature = await asyncio.to_thread(trust.sign, request.dump().encode(), self.key)
         await self.store.publish_cluster_event(
-            self._ports.name, "repository_changed", repository=order.name, commit=commit, run=run
+            self._ports.name, "repository_changed", repository=order.name, commit=commit, run=request.id
         )
         await self._ports.begin(SignedText(request.dump(), signature), packed)
 

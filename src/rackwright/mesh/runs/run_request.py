@@ -1,4 +1,4 @@
-"""Builds, seals and signs the request for a run, on the computer that has the operator's key."""
+"""Builds, seals and signs the request for a run, on the computer that has the key to sign it with."""
 
 from __future__ import annotations
 

@@ -37,7 +37,6 @@ from rackwright.mesh.runs.run_model import (
     Task,
     TaskState,
     alive_key,
-    read_request,
     run_events,
     split_tree,
     task_key,
@@ -142,13 +141,6 @@ class RunStore:
             signers.value if signers else b"",
             tree.value if tree else b"",
         )
-
-    async def read_signed(self, run: str) -> SignedText:
-        item = await self.etcd.get(f"{RUNS}{run}/request")
-        signed = _read_signed(item.value) if item else None
-        if signed is None:
-            raise BadRequest(f"there is no run {run}; see: rackwright mesh runs")
-        return signed
 
     async def read_tree(self, run: str, first: bytes = b"") -> bytes:
         """Return the packed tree; `first` is its first part, if that was read already."""
@@ -331,9 +323,6 @@ class RunStore:
 
     async def close(self, run: str) -> None:
         await self.etcd.delete(f"{OPEN}{run}")
-
-    async def read_request(self, run: str) -> RunRequest:
-        return read_request((await self.read_signed(run)).text)
 
 
 def _is_after(item: Item, cursor: Cursor) -> bool:
