@@ -1,5 +1,6 @@
 """`rackwright network`: networks, their ranges, and the addresses given out."""
 
+from ipaddress import ip_address
 from typing import Annotated, Any
 
 import typer
@@ -53,7 +54,7 @@ def create(
         "vlan": vlan,
         "v4_subnet": v4,
         "v6_subnet": v6,
-        "ranges": [_parse_range(text) for text in ranges or []],
+        "ranges": [parse_range(text) for text in ranges or []],
         "routers": [{"address": address} for address in router or []],
     }
     return Client().post("/networks", body)
@@ -94,12 +95,21 @@ def free(network: Network, address: str, yes: Yes = False) -> None:
     Client().delete(f"/networks/{network}/allocations/{address}", check_unchanged=False)
 
 
-def _parse_range(text: str) -> dict[str, Any]:
+def parse_range(text: str) -> dict[str, Any]:
     """Return the range of addresses that NAME:FIRST-LAST[:USE] stands for; another text ends the command."""
     name, _, remainder = text.partition(":")
-    has_use = remainder.rpartition(":")[2].isalpha()
-    addresses, _, use = remainder.rpartition(":") if has_use else (remainder, "", "")
-    first, dash, last = addresses.partition("-")
-    if not name or not dash:
+    first, dash, last = remainder.partition("-")
+    use = ""
+    if not _is_address(last):  # the last group of an IPv6 address also follows a colon, and may be letters alone
+        last, _, use = last.rpartition(":")
+    if not name or not dash or not last:
         fail(f"{text!r} is not of the form NAME:FIRST-LAST, as host:10.0.0.10-10.0.0.99.", Exit.USAGE)
     return {"name": name, "first": first, "last": last} | ({"use": use} if use else {})
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ip_address(text)
+    except ValueError:
+        return False
+    return True
