@@ -20,7 +20,7 @@ from rackwright.domain.attributes import check_value
 from rackwright.domain.catalogue import Json, JsonObject
 from rackwright.domain.errors import Invalid, NotFound
 from rackwright.domain.sealed import MASK, masked
-from rackwright.store.catalogue.catalogue_views import ATTRIBS, AttribRecord, select_attribs, view_attrib
+from rackwright.store.catalogue.catalogue_views import ATTRIBS, AttribRecord
 from rackwright.store.db.session import Session
 from rackwright.store.db.visibility import EVERYTHING
 from rackwright.store.graph import attrib_values as values
@@ -114,18 +114,18 @@ def _list_response(values: list[AttribValue]) -> Response:
 
 @router.get("/attribs", response_model=Page[AttribOut], tags=["attribs"])
 async def list_attribs(
-    caller: ScopedReader, query: Annotated[ListQuery, Depends(list_parameters(ATTRIBS))]
+    caller: ScopedReader, query: Annotated[ListQuery, Depends(list_parameters(ATTRIBS.listing))]
 ) -> Response:
     """All attribs, or those that fit."""
     async with caller.read() as (session, visible):
-        return await read_page(session, visible, query, select_attribs, AttribOut, AttribOut.of)
+        return await read_page(session, visible, query, ATTRIBS.select, AttribOut, AttribOut.of)
 
 
 @router.get("/attribs/{attrib}", response_model=AttribOut, tags=["attribs"])
 async def get_attrib(caller: ScopedReader, attrib: Key, fields: Fields) -> Response:
     """One attrib."""
     async with caller.read() as (session, visible):
-        return answer(AttribOut.of(await view_attrib(session, attrib, visible)), fields=fields)
+        return answer(AttribOut.of(await ATTRIBS.read(session, attrib, visible)), fields=fields)
 
 
 # --- writing: every owner keeps what people want in one map, in which each attrib has its path

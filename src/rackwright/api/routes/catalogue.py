@@ -98,75 +98,75 @@ class HammerOut(Resource):
 
 @router.get("/barclamps", response_model=Page[BarclampOut], tags=["barclamps"])
 async def list_barclamps(
-    caller: ScopedReader, query: Annotated[ListQuery, Depends(list_parameters(views.BARCLAMPS))]
+    caller: ScopedReader, query: Annotated[ListQuery, Depends(list_parameters(views.BARCLAMPS.listing))]
 ) -> Response:
     """All barclamps, or those that fit."""
     async with caller.read() as (session, visible):
-        return await read_page(session, visible, query, views.select_barclamps, BarclampOut, BarclampOut.of)
+        return await read_page(session, visible, query, views.BARCLAMPS.select, BarclampOut, BarclampOut.of)
 
 
 @router.get("/barclamps/{barclamp}", response_model=BarclampOut, tags=["barclamps"])
 async def get_barclamp(caller: ScopedReader, barclamp: Key, fields: Fields) -> Response:
     """One barclamp."""
     async with caller.read() as (session, visible):
-        return answer(BarclampOut.of(await views.view_barclamp(session, barclamp, visible)), fields=fields)
+        return answer(BarclampOut.of(await views.BARCLAMPS.read(session, barclamp, visible)), fields=fields)
 
 
 @router.get("/roles", response_model=Page[RoleOut], tags=["roles"])
 async def list_roles(
-    caller: ScopedReader, query: Annotated[ListQuery, Depends(list_parameters(views.ROLES))]
+    caller: ScopedReader, query: Annotated[ListQuery, Depends(list_parameters(views.ROLES.listing))]
 ) -> Response:
     """All roles, or those that fit. `flag=milestone` are those that people choose from."""
     async with caller.read() as (session, visible):
-        return await read_page(session, visible, query, views.select_roles, RoleOut, RoleOut.of)
+        return await read_page(session, visible, query, views.ROLES.select, RoleOut, RoleOut.of)
 
 
 @router.get("/roles/{role}", response_model=RoleOut, tags=["roles"])
 async def get_role(caller: ScopedReader, role: Key, fields: Fields) -> Response:
     """One role."""
     async with caller.read() as (session, visible):
-        return answer(RoleOut.of(await views.view_role(session, role, visible)), fields=fields)
+        return answer(RoleOut.of(await views.ROLES.read(session, role, visible)), fields=fields)
 
 
 @router.get("/hammers", response_model=Page[HammerOut], tags=["hammers"])
 async def list_hammers(
-    caller: ScopedReader, query: Annotated[ListQuery, Depends(list_parameters(views.HAMMERS))]
+    caller: ScopedReader, query: Annotated[ListQuery, Depends(list_parameters(views.HAMMERS.listing))]
 ) -> Response:
     """All hammers, or those that fit."""
     async with caller.read() as (session, visible):
-        return await read_page(session, visible, query, views.select_hammers, HammerOut, HammerOut.of)
+        return await read_page(session, visible, query, views.HAMMERS.select, HammerOut, HammerOut.of)
 
 
 @router.get("/hammers/{hammer}", response_model=HammerOut, tags=["hammers"])
 async def get_hammer(caller: ScopedReader, hammer: Key, fields: Fields) -> Response:
     """One hammer."""
     async with caller.read() as (session, visible):
-        return answer(HammerOut.of(await views.view_hammer(session, hammer, visible)), fields=fields)
+        return answer(HammerOut.of(await views.HAMMERS.read(session, hammer, visible)), fields=fields)
 
 
 @router.get("/jigs", response_model=Page[JigOut], tags=["jigs"])
 async def list_jigs(
-    caller: ScopedReader, query: Annotated[ListQuery, Depends(list_parameters(views.JIGS))]
+    caller: ScopedReader, query: Annotated[ListQuery, Depends(list_parameters(views.JIGS.listing))]
 ) -> Response:
     """All jigs, or those that fit."""
     async with caller.read() as (session, visible):
-        return await read_page(session, visible, query, views.select_jigs, JigOut, JigOut.of)
+        return await read_page(session, visible, query, views.JIGS.select, JigOut, JigOut.of)
 
 
 @router.get("/jigs/{jig}", response_model=JigOut, tags=["jigs"])
 async def get_jig(caller: ScopedReader, jig: Key, fields: Fields) -> Response:
     """One jig."""
     async with caller.read() as (session, visible):
-        return answer(JigOut.of(await views.view_jig(session, jig, visible)), fields=fields)
+        return answer(JigOut.of(await views.JIGS.read(session, jig, visible)), fields=fields)
 
 
 async def _set_active(caller: Caller, terms: Terms, jig: str, active: bool) -> Response:
     async def work(session: GraphSession) -> JigOut:
         await caller.authorize(session, await read_root_id(session))
-        record = await views.view_jig(session, jig, EVERYTHING)
+        record = await views.JIGS.read(session, jig, EVERYTHING)
         terms.check(JigOut.of(record), f"jig {record.name}")
         await set_jig_active(session, record.name, active)
-        return JigOut.of(await views.view_jig(session, record.name, EVERYTHING))
+        return JigOut.of(await views.JIGS.read(session, record.name, EVERYTHING))
 
     return await write_graph(caller, terms, work)
 
