@@ -15,18 +15,19 @@ ROLES = """
 N1 = "n1.rack.example"
 
 
-async def update(rack: Rack, node: str, **changes: Any) -> None:
+async def change_node(rack: Rack, node: str, **changes: Any) -> None:
     await rack.do(lambda session: update_node(session, node, changes))
 
 
-async def ready(rack: Rack, *nodes: str) -> None:
+async def make_web(rack: Rack, *nodes: str) -> None:
+    """Make the deployment `web`, and these nodes, whose own roles have run."""
     for node in nodes:
         await rack.node(node)
     await rack.anneal()
     await rack.deployment("web")
 
 
-async def anneal(rack: Rack) -> list[tuple[str, str]]:
+async def anneal_hooked(rack: Rack) -> list[tuple[str, str]]:
     """Run all that can run; return what of it is of the roles that tests of hooks have."""
     mine = ("hooked-", "dhcp-", "os-install", "after-install")
     return [(node, role) for node, role in await rack.anneal() if role.startswith(mine)]

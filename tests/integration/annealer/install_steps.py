@@ -9,15 +9,15 @@ from rackwright.store.graph.noderoles import retry_noderole
 OPEN_STAGES = [stage for stage in Stage if stage not in ENDED]
 
 
-async def deployed(site: Site) -> HandMachine:
+async def deploy_machine(site: Site) -> HandMachine:
     [machine] = await site.deployed(1)
     return machine
 
 
-async def run_id(site: Site, machine: HandMachine) -> int:
-    found = (await site.rack.at(machine.short, INSTALL)).run_id
-    assert found is not None
-    return found
+async def install_run_id(site: Site, machine: HandMachine) -> int:
+    run_id = (await site.rack.at(machine.short, INSTALL)).run_id
+    assert run_id is not None
+    return run_id
 
 
 async def reinstall(site: Site, machine: HandMachine) -> None:

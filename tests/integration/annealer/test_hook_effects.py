@@ -2,9 +2,7 @@
 
 import asyncio
 
-from tests.integration.annealer.hooked_roles import N1, ROLES
-from tests.integration.annealer.hooked_roles import anneal as _anneal
-from tests.integration.annealer.hooked_roles import ready as _ready
+from tests.integration.annealer.hooked_roles import N1, ROLES, anneal_hooked, make_web
 from tests.support.servers.hooked_barclamps import Hooked, failing_calls
 from tests.support.waiting import until
 
@@ -28,11 +26,11 @@ async def test_an_install_marks_the_node_not_alive_before_anything_else_starts_o
                 return SetNode(bootenv="ubuntu-install", alive=False)
         """,
     )
-    await _ready(rack, "n1")
+    await make_web(rack, "n1")
     await rack.deploy("web", ("n1", "after-install"))
-    assert await _anneal(rack) == [("n1", "os-install")]
+    assert await anneal_hooked(rack) == [("n1", "os-install")]
     await hooked.deliver()
-    assert await _anneal(rack) == []
+    assert await anneal_hooked(rack) == []
     async with rack.store.read() as session:
         node = await get_node(session, N1, EVERYTHING)
     assert (node.alive, node.bootenv) == (False, "ubuntu-install")
@@ -50,7 +48,7 @@ async def test_all_effects_of_a_call_are_applied_or_none(hooked: Hooked) -> None
                 return [SetNode(bootenv="half"), SetNodeAttribute("no-such-attrib", 1)]
         """,
     )
-    await _ready(rack, "n1")
+    await make_web(rack, "n1")
     await rack.deploy("web", ("n1", "hooked-child"))
     await rack.anneal()
     async with hooked.running():
@@ -62,7 +60,7 @@ async def test_all_effects_of_a_call_are_applied_or_none(hooked: Hooked) -> None
     assert (call.handler, call.hook, call.state, call.attempts) == ("hooked-parent", "on_active", "failed", 3)
     assert "no-such-attrib" in call.error
     assert call.name == f"hooked-parent on {N1}"
-    assert await _anneal(rack) == [("n1", "hooked-child")]
+    assert await anneal_hooked(rack) == [("n1", "hooked-child")]
 
 
 async def _given_up(hooked: Hooked) -> bool:
@@ -83,7 +81,7 @@ async def test_what_was_given_up_can_be_tried_again_and_is_forgotten_when_it_wor
                 note("on_active", noderole)
         """,
     )
-    await _ready(rack, "n1")
+    await make_web(rack, "n1")
     await rack.deploy("web", ("n1", "hooked-parent"))
     await rack.anneal()
     async with hooked.running():

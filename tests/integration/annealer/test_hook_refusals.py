@@ -3,9 +3,7 @@
 from typing import Any
 
 import pytest
-from tests.integration.annealer.hooked_roles import N1, ROLES
-from tests.integration.annealer.hooked_roles import ready as _ready
-from tests.integration.annealer.hooked_roles import update as _update
+from tests.integration.annealer.hooked_roles import N1, ROLES, change_node, make_web
 from tests.support.rack import Rack, refused
 from tests.support.servers.hooked_barclamps import Hooked
 
@@ -42,7 +40,7 @@ async def _bind(hooked: Hooked, role: str) -> None:
 )
 async def test_a_hook_can_refuse_a_binding_and_nothing_changes(hooked: Hooked, hook: str, kind: str) -> None:
     await hooked.load(ROLES, REFUSING.format(hook=hook, kind=kind))
-    await _ready(hooked.rack, "n1")
+    await make_web(hooked.rack, "n1")
     before = await hooked.rack.everything()
     with refused(Rule.REFUSED, "hooked-parent", hook, "not on my watch"):
         await _bind(hooked, "hooked-child")
@@ -53,7 +51,7 @@ async def test_a_hook_can_refuse_a_binding_and_nothing_changes(hooked: Hooked, h
 async def test_a_hook_can_refuse_a_commit_and_nothing_changes(hooked: Hooked) -> None:
     rack = hooked.rack
     await hooked.load(ROLES, REFUSING.format(hook="on_commit", kind="NodeRoleView"))
-    await _ready(rack, "n1")
+    await make_web(rack, "n1")
     await _bind(hooked, "hooked-child")
     before = await rack.everything()
 
@@ -70,7 +68,7 @@ async def test_a_hook_can_refuse_a_commit_and_nothing_changes(hooked: Hooked) ->
 async def test_a_hook_can_refuse_the_end_of_its_deployment(hooked: Hooked) -> None:
     rack = hooked.rack
     await hooked.load(ROLES, REFUSING.format(hook="on_deployment_delete", kind="DeploymentView"))
-    await _ready(rack, "n1")
+    await make_web(rack, "n1")
     await _bind(hooked, "hooked-child")
     before = await rack.everything()
     with refused(Rule.REFUSED, "hooked-parent"):
@@ -83,7 +81,7 @@ async def test_a_hook_can_refuse_the_end_of_its_deployment(hooked: Hooked) -> No
 async def test_a_hook_is_asked_before_its_role_leaves_the_deployment_and_can_refuse(hooked: Hooked) -> None:
     rack = hooked.rack
     await hooked.load(ROLES, REFUSING.format(hook="on_deployment_delete", kind="DeploymentView"))
-    await _ready(rack, "n1")
+    await make_web(rack, "n1")
     await _bind(hooked, "hooked-child")
     await rack.commit("web")
     await rack.propose("web")
@@ -111,7 +109,7 @@ async def test_what_on_deployment_create_sets_are_defaults(hooked: Hooked) -> No
                 return SetSysdata({"bound": noderole.id})
         """,
     )
-    await _ready(rack, "n1")
+    await make_web(rack, "n1")
     await _bind(hooked, "hooked-parent")
     assert await rack.value("n1", "hooked-parent", "port") == 81
     assert await rack.value("n1", "hooked-parent", "name") == "web"
@@ -134,13 +132,13 @@ async def test_a_verdict_holds_only_for_what_the_hook_was_shown(hooked: Hooked) 
                 note(noderole.node.bootenv, noderole)
         """,
     )
-    await _ready(rack, "n1")
+    await make_web(rack, "n1")
     ask_hooks = hooked.judge._ask_hooks
 
     async def slowly(calls: Any) -> Any:
         verdicts = await ask_hooks(calls)
         if len(hooked.noted()) == 1:
-            await _update(rack, N1, bootenv="changed")
+            await change_node(rack, N1, bootenv="changed")
         return verdicts
 
     hooked.judge._ask_hooks = slowly  # type: ignore[method-assign]  # the only place where something can come between

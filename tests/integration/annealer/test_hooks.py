@@ -1,10 +1,7 @@
 """Hooks in real worker processes, on a real PostgreSQL: which is called when, and with what."""
 
 import pytest
-from tests.integration.annealer.hooked_roles import N1, ROLES
-from tests.integration.annealer.hooked_roles import anneal as _anneal
-from tests.integration.annealer.hooked_roles import ready as _ready
-from tests.integration.annealer.hooked_roles import update as _update
+from tests.integration.annealer.hooked_roles import N1, ROLES, anneal_hooked, change_node, make_web
 from tests.support.networks import STORAGE
 from tests.support.servers.hooked_barclamps import Hooked, failing_calls
 
@@ -30,9 +27,9 @@ async def test_a_child_never_overtakes_its_parents_on_active(hooked: Hooked) -> 
                 return SetNode(bootenv="local")
         """,
     )
-    await _ready(rack, "n1", "n2")
+    await make_web(rack, "n1", "n2")
     await rack.deploy("web", ("n1", "hooked-parent"), ("n2", "hooked-child"))
-    assert await _anneal(rack) == [("n1", "hooked-parent")]
+    assert await anneal_hooked(rack) == [("n1", "hooked-parent")]
     assert await rack.state("n1", "hooked-parent") is ACTIVE
     assert await rack.state("n2", "hooked-child") is TODO
     assert await hooked.deliver() == []
@@ -40,7 +37,7 @@ async def test_a_child_never_overtakes_its_parents_on_active(hooked: Hooked) -> 
     assert (hook, noderole["role"], noderole["state"]) == ("on_active", "hooked-parent", int(ACTIVE))
     assert noderole["node"]["bootenv"] == ""
     assert await rack.rows("SELECT bootenv FROM nodes WHERE name = :name", name=N1) == [("local",)]
-    assert await _anneal(rack) == [("n2", "hooked-child")]
+    assert await anneal_hooked(rack) == [("n2", "hooked-child")]
 
 
 async def test_nothing_starts_on_a_node_before_its_noderoles_hooks_ran(hooked: Hooked) -> None:
@@ -54,15 +51,15 @@ async def test_nothing_starts_on_a_node_before_its_noderoles_hooks_ran(hooked: H
                 note("on_proposed", noderole)
         """,
     )
-    await _ready(rack, "n1", "n2")
+    await make_web(rack, "n1", "n2")
     await rack.deploy("web", ("n1", "hooked-unbound"))
     await rack.propose("web")
     await rack.bind("web", ("n1", "hooked-parent"))
     await rack.deployment("other")
     await rack.deploy("other", ("n2", "hooked-unbound"))
-    assert await _anneal(rack) == [("n2", "hooked-unbound")]
+    assert await anneal_hooked(rack) == [("n2", "hooked-unbound")]
     await hooked.deliver()
-    assert await _anneal(rack) == [("n1", "hooked-unbound")]
+    assert await anneal_hooked(rack) == [("n1", "hooked-unbound")]
 
 
 async def test_each_transition_is_told_in_order_and_as_it_was(hooked: Hooked) -> None:
@@ -70,7 +67,7 @@ async def test_each_transition_is_told_in_order_and_as_it_was(hooked: Hooked) ->
     names = [f"on_{state.label}" for state in NodeRoleState]
     methods = "".join(f"\n    def {name}(self, noderole):\n        note({name!r}, noderole)\n" for name in names)
     await hooked.load(ROLES, f"\nclass Child(RoleHooks):\n    role = 'hooked-child'\n{methods}")
-    await _ready(rack, "n1")
+    await make_web(rack, "n1")
     await rack.deploy("web", ("n1", "hooked-child"))
     await hooked.deliver()
     await rack.anneal()
@@ -99,7 +96,7 @@ async def test_hooks_of_a_role_that_is_not_bound_there_are_not_called_for_transi
                 note("on_active", noderole)
         """,
     )
-    await _ready(hooked.rack, "n1")
+    await make_web(hooked.rack, "n1")
     await hooked.rack.deploy("web", ("n1", "hooked-child"))
     await hooked.rack.anneal()
     await hooked.deliver()
@@ -129,7 +126,7 @@ async def test_node_hooks_are_called_for_all_roles_bound_or_not(hooked: Hooked) 
         lambda session: create_node(session, NewNode(N1, alive=True, macs=["02:00:00:00:00:01"], discovery={"a": 1}))
     )
     await hooked.deliver()
-    await _update(rack, "n1.rack.example", bootenv="sledgehammer")
+    await change_node(rack, "n1.rack.example", bootenv="sledgehammer")
     await hooked.deliver()
     await rack.anneal()
     await rack.do(lambda session: delete_node(session, node))
@@ -156,8 +153,8 @@ async def test_updates_of_a_node_that_wait_become_one(hooked: Hooked) -> None:
     )
     await rack.node("n1")
     await rack.deployment("web")
-    await _update(rack, N1, bootenv="a")
-    await _update(rack, N1, bootenv="b", alive=False)
+    await change_node(rack, N1, bootenv="a")
+    await change_node(rack, N1, bootenv="b", alive=False)
     await rack.do(lambda session: move_node(session, N1, "web"))
     assert await rack.rows("SELECT count(*) FROM hook_calls WHERE handler = 'hooked-unbound'") == [(1,)]
     await hooked.deliver()
@@ -216,7 +213,7 @@ async def test_hooks_that_keep_changing_their_node_are_given_up(hooked: Hooked, 
     await rack.node("n1")
     await hooked.deliver()
     hooked.notes.unlink(missing_ok=True)
-    await _update(rack, N1, description="new")
+    await change_node(rack, N1, description="new")
     assert await hooked.deliver() == []
     assert MAX_RECALLS < len(hooked.noted()) <= most
     given_up = await rack.do(failing_calls)
@@ -238,7 +235,7 @@ async def test_a_hook_that_leaves_its_node_as_it_is_is_not_called_again(hooked: 
     await hooked.deliver()
     hooked.notes.unlink(missing_ok=True)
     for number in range(MAX_RECALLS + 3):
-        await _update(rack, N1, description=f"{number}")
+        await change_node(rack, N1, description=f"{number}")
         await hooked.deliver()
     assert len(hooked.noted()) == MAX_RECALLS + 4
     assert await rack.do(failing_calls) == []
@@ -262,11 +259,11 @@ async def test_a_changed_bootenv_reaches_every_dhcp_database_while_it_stays_acti
                 return [SetSysdata({"dhcp": {node.name: None}}), Enqueue()]
         """,
     )
-    await _ready(rack, "n1", "n2", "n3")
+    await make_web(rack, "n1", "n2", "n3")
     await rack.deploy("web", ("n1", "dhcp-database"), ("n2", "dhcp-database"), ("n2", "dhcp-user"))
     await rack.anneal()
     await hooked.deliver()
-    await _update(rack, "n3.rack.example", bootenv="ubuntu-install")
+    await change_node(rack, "n3.rack.example", bootenv="ubuntu-install")
     assert await hooked.deliver() == []
     assert await rack.state("n1", "dhcp-database") is ACTIVE
     runs = [run for run in await rack.claim() if run.role == "dhcp-database"]

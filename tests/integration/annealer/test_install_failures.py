@@ -1,10 +1,7 @@
 """Installs that fail, machines that lose power, and servers and workers that die, at each stage."""
 
 import pytest
-from tests.integration.annealer.install_steps import OPEN_STAGES
-from tests.integration.annealer.install_steps import deployed as _deployed
-from tests.integration.annealer.install_steps import reinstall as _reinstall
-from tests.integration.annealer.install_steps import run_id as _run_id
+from tests.integration.annealer.install_steps import OPEN_STAGES, deploy_machine, install_run_id, reinstall
 from tests.support.rack import refused
 from tests.support.servers.install_site import DISCOVERED, INSTALL, OS, HandMachine, Site
 
@@ -19,7 +16,7 @@ from rackwright.store.runs.claims import Claimant, claim_runs
 
 async def _late(site: Site, machine: HandMachine) -> None:
     """Let the deadline of a machine's install pass."""
-    run = await _run_id(site, machine)
+    run = await install_run_id(site, machine)
     await site.change(
         lambda session: session.run(
             "UPDATE runs SET started_at = started_at - interval '2 hours' WHERE id = :id", id=run
@@ -32,7 +29,7 @@ async def _late(site: Site, machine: HandMachine) -> None:
 
 @pytest.mark.parametrize("stage", OPEN_STAGES, ids=str)
 async def test_past_its_deadline_an_install_fails_with_the_stage_it_reached(site: Site, stage: Stage) -> None:
-    machine = await _deployed(site)
+    machine = await deploy_machine(site)
     await site.reach_stage(machine, stage)
     await _late(site, machine)
     await site.change(run_lifecycle.fail_overdue_runs)
@@ -45,7 +42,7 @@ async def test_past_its_deadline_an_install_fails_with_the_stage_it_reached(site
 
 @pytest.mark.parametrize("stage", OPEN_STAGES, ids=str)
 async def test_after_a_failed_install_no_boot_installs_again_until_a_person_says_so(site: Site, stage: Stage) -> None:
-    machine = await _deployed(site)
+    machine = await deploy_machine(site)
     await site.reach_stage(machine, stage)
     await _late(site, machine)
     await site.look()
@@ -57,13 +54,13 @@ async def test_after_a_failed_install_no_boot_installs_again_until_a_person_says
     assert await site.rack.state(machine.short, INSTALL) is ERROR
     assert not (await machine.what_to_boot()).endswith("-install")
     assert await site.alive(machine)
-    await _reinstall(site, machine)
+    await reinstall(site, machine)
     await site.step()
     await site.reach_stage(machine, Stage.DONE)
 
 
 async def test_power_lost_while_installing_ends_at_the_deadline_in_sledgehammer(site: Site) -> None:
-    machine = await _deployed(site)
+    machine = await deploy_machine(site)
     await site.reach_stage(machine, Stage.INSTALLING)
     machine.new_boot()
     assert await machine.what_to_boot() == "sledgehammer"
@@ -79,7 +76,7 @@ async def test_power_lost_while_installing_ends_at_the_deadline_in_sledgehammer(
 
 
 async def test_power_lost_before_the_secret_was_fetched_just_boots_the_installer_again(site: Site) -> None:
-    machine = await _deployed(site)
+    machine = await deploy_machine(site)
     await site.reach_stage(machine, Stage.REBOOTING)
     machine.new_boot()
     assert await machine.what_to_boot() == f"{OS}-install"
@@ -87,7 +84,7 @@ async def test_power_lost_before_the_secret_was_fetched_just_boots_the_installer
 
 
 async def test_power_lost_after_the_first_boot_from_disk_is_no_failure(site: Site) -> None:
-    machine = await _deployed(site)
+    machine = await deploy_machine(site)
     await site.reach_stage(machine, Stage.PROBING)
     site.bmc.boots[machine.name] = machine.new_boot()
     await machine.heartbeat("local")
@@ -96,7 +93,7 @@ async def test_power_lost_after_the_first_boot_from_disk_is_no_failure(site: Sit
 
 
 async def test_a_probe_that_finds_another_system_fails_the_install(site: Site) -> None:
-    machine = await _deployed(site)
+    machine = await deploy_machine(site)
     await site.reach_stage(machine, Stage.PROBING)
     site.bmc.boots[machine.name] = "somebody-else"
     await site.look()
@@ -106,7 +103,7 @@ async def test_a_probe_that_finds_another_system_fails_the_install(site: Site) -
 
 
 async def test_a_probe_that_gets_no_answer_is_tried_again_at_the_next_look(site: Site) -> None:
-    machine = await _deployed(site)
+    machine = await deploy_machine(site)
     await site.reach_stage(machine, Stage.PROBING)
     site.bmc.broken = True
     assert await site.look() == ["probe"]
@@ -120,7 +117,7 @@ async def test_a_probe_that_gets_no_answer_is_tried_again_at_the_next_look(site:
 
 
 async def test_a_server_restart_at_each_stage_harms_nothing(site: Site) -> None:
-    machine = await _deployed(site)
+    machine = await deploy_machine(site)
     for stage in (*OPEN_STAGES, Stage.DONE):
         await site.restart()
         await site.reach_stage(machine, stage)
@@ -131,7 +128,7 @@ async def test_a_server_restart_at_each_stage_harms_nothing(site: Site) -> None:
 
 
 async def test_a_worker_that_dies_before_it_opened_the_attempt_did_nothing_and_it_runs_again(site: Site) -> None:
-    machine = await _deployed(site)
+    machine = await deploy_machine(site)
     [run] = await _claimed(site)
     await _dead(site, run.id)
     assert await site.rack.state(machine.short, INSTALL) is TODO
@@ -139,7 +136,7 @@ async def test_a_worker_that_dies_before_it_opened_the_attempt_did_nothing_and_i
 
 
 async def test_a_worker_that_dies_after_it_opened_the_attempt_is_not_missed(site: Site) -> None:
-    machine = await _deployed(site)
+    machine = await deploy_machine(site)
     [run] = await _claimed(site)
     outcome = await site.server.jigs["os-install"].run(run, lambda _: None)
     assert outcome.answer == "accepted"
@@ -149,7 +146,7 @@ async def test_a_worker_that_dies_after_it_opened_the_attempt_is_not_missed(site
 
 
 async def test_a_worker_that_lost_its_run_opens_no_attempt(site: Site) -> None:
-    machine = await _deployed(site)
+    machine = await deploy_machine(site)
     [asleep] = await _claimed(site)
     await _dead(site, asleep.id)
     await site.reach_stage(machine, Stage.DONE)

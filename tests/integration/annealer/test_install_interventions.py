@@ -3,10 +3,7 @@
 from functools import partial
 
 import pytest
-from tests.integration.annealer.install_steps import OPEN_STAGES
-from tests.integration.annealer.install_steps import deployed as _deployed
-from tests.integration.annealer.install_steps import reinstall as _reinstall
-from tests.integration.annealer.install_steps import run_id as _run_id
+from tests.integration.annealer.install_steps import OPEN_STAGES, deploy_machine, install_run_id, reinstall
 from tests.support.rack import refused, unbroken
 from tests.support.servers.install_site import INSTALL, INSTALLED, OS, Site
 
@@ -22,9 +19,9 @@ SOME_STAGES = [Stage.PUBLISHING, Stage.INSTALLING, Stage.PROBING]
 
 @pytest.mark.parametrize("stage", OPEN_STAGES, ids=str)
 async def test_a_cancelled_install_ends_at_once_and_its_secret_with_it(site: Site, stage: Stage) -> None:
-    machine = await _deployed(site)
+    machine = await deploy_machine(site)
     await site.reach_stage(machine, stage)
-    run = await _run_id(site, machine)
+    run = await install_run_id(site, machine)
     await site.change(lambda session: run_lifecycle.cancel_run(session, run))
     assert not (await machine.what_to_boot()).endswith("-install")
     assert (await machine.fetch_secret()).status_code == 404
@@ -37,12 +34,12 @@ async def test_a_cancelled_install_ends_at_once_and_its_secret_with_it(site: Sit
 
 
 async def test_a_cancelled_install_can_be_started_again_at_once(site: Site) -> None:
-    machine = await _deployed(site)
+    machine = await deploy_machine(site)
     await site.reach_stage(machine, Stage.REBOOTING)
-    run = await _run_id(site, machine)
+    run = await install_run_id(site, machine)
     await site.change(lambda session: run_lifecycle.cancel_run(session, run))
     await machine.heartbeat()
-    await _reinstall(site, machine)
+    await reinstall(site, machine)
     await site.step()
     assert await site.stage(machine) is Stage.WAITING
     await site.reach_stage(machine, Stage.DONE)
@@ -52,7 +49,7 @@ async def test_a_cancelled_install_can_be_started_again_at_once(site: Site) -> N
 async def test_a_commit_while_installing_changes_neither_this_install_nor_starts_another(
     site: Site, stage: Stage
 ) -> None:
-    machine = await _deployed(site)
+    machine = await deploy_machine(site)
     await site.reach_stage(machine, stage)
     await site.rack.propose("web")
     await site.rack.set_role_data("web", INSTALL, {"provisioner": {"target_os": "rocky-9"}})
@@ -65,7 +62,7 @@ async def test_a_commit_while_installing_changes_neither_this_install_nor_starts
 
 @pytest.mark.parametrize("stage", SOME_STAGES, ids=str)
 async def test_neither_retry_nor_reinstall_touches_an_install_under_way(site: Site, stage: Stage) -> None:
-    machine = await _deployed(site)
+    machine = await deploy_machine(site)
     await site.reach_stage(machine, stage)
     noderole = await site.rack.at(machine.short, INSTALL)
     for trigger in (Trigger.RETRY, Trigger.REINSTALL):
@@ -75,13 +72,13 @@ async def test_neither_retry_nor_reinstall_touches_an_install_under_way(site: Si
 
 
 async def test_a_finished_install_is_not_retried_but_a_person_may_reinstall(site: Site) -> None:
-    machine = await _deployed(site)
+    machine = await deploy_machine(site)
     await site.reach_stage(machine, Stage.DONE)
     await site.anneal()
     noderole = await site.rack.at(machine.short, INSTALL)
     with refused(Rule.DESTRUCTIVE, INSTALL):
         await site.change(lambda session: retry_noderole(session, noderole.id))
-    await _reinstall(site, machine)
+    await reinstall(site, machine)
     await site.step()
     await site.reach_stage(machine, Stage.DONE)
     assert site.bmc.times("reset") == 2
@@ -109,11 +106,11 @@ async def test_a_rollback_that_takes_the_install_away_lets_it_end_first(site: Si
 
 @pytest.mark.parametrize("stage", SOME_STAGES, ids=str)
 async def test_a_node_cannot_be_removed_while_it_is_installed_but_after_a_cancel(site: Site, stage: Stage) -> None:
-    machine = await _deployed(site)
+    machine = await deploy_machine(site)
     await site.reach_stage(machine, stage)
     with refused(Rule.BUSY, machine.name):
         await site.change_graph(lambda session: delete_node(session, machine.name))
-    run = await _run_id(site, machine)
+    run = await install_run_id(site, machine)
     await site.change(lambda session: run_lifecycle.cancel_run(session, run))
     await site.change_graph(lambda session: delete_node(session, machine.name))
     await site.look()
@@ -122,11 +119,11 @@ async def test_a_node_cannot_be_removed_while_it_is_installed_but_after_a_cancel
 
 
 async def test_what_was_to_be_done_to_a_node_that_is_gone_is_moot(site: Site) -> None:
-    machine = await _deployed(site)
+    machine = await deploy_machine(site)
     await site.reach_stage(machine, Stage.PUBLISHING)
     await site.anneal()
     [action] = await site.installs.advance()
-    run = await _run_id(site, machine)
+    run = await install_run_id(site, machine)
     await site.change(lambda session: run_lifecycle.cancel_run(session, run))
     await site.change_graph(lambda session: delete_node(session, machine.name))
     await site.installs.act(action)

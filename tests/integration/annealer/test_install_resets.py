@@ -1,14 +1,10 @@
 """The reset with which an install begins: done once, by whichever server, and no boot before it gets the secret."""
 
-from tests.support.servers.install_site import HandMachine, Site
+from tests.integration.annealer.install_steps import deploy_machine
+from tests.support.servers.install_site import Site
 
 from rackwright.domain.machines.install import Stage
 from rackwright.hammers.base import HammerFailed
-
-
-async def _deployed(site: Site) -> HandMachine:
-    [machine] = await site.deployed(1)
-    return machine
 
 
 async def _lease_over(site: Site) -> None:
@@ -22,7 +18,7 @@ async def _lease_over(site: Site) -> None:
 
 
 async def test_a_reboot_that_failed_is_tried_again_and_one_that_was_done_is_not(site: Site) -> None:
-    machine = await _deployed(site)
+    machine = await deploy_machine(site)
     await site.reach_stage(machine, Stage.PUBLISHING)
     await site.anneal()
     site.bmc.broken = True
@@ -37,7 +33,7 @@ async def test_a_reboot_that_failed_is_tried_again_and_one_that_was_done_is_not(
 
 
 async def test_a_server_that_slept_over_a_reboot_leaves_the_installing_machine_alone(site: Site) -> None:
-    machine = await _deployed(site)
+    machine = await deploy_machine(site)
     await site.reach_stage(machine, Stage.PUBLISHING)
     await site.anneal()
     [asleep] = await site.installs.advance()
@@ -49,7 +45,7 @@ async def test_a_server_that_slept_over_a_reboot_leaves_the_installing_machine_a
 
 
 async def test_a_machine_that_is_being_reset_gets_no_secret_until_that_is_done(site: Site) -> None:
-    machine = await _deployed(site)
+    machine = await deploy_machine(site)
     await site.reach_stage(machine, Stage.PUBLISHING)
     await site.anneal()
     statuses: list[int] = []
@@ -64,7 +60,7 @@ async def test_a_machine_that_is_being_reset_gets_no_secret_until_that_is_done(s
 
 
 async def test_a_machine_whose_reset_was_done_and_never_reported_boots_until_it_gets_its_secret(site: Site) -> None:
-    machine = await _deployed(site)
+    machine = await deploy_machine(site)
     await site.reach_stage(machine, Stage.PUBLISHING)
     await site.anneal()
 

@@ -7,9 +7,7 @@ import asyncio
 from functools import partial
 
 import pytest
-from tests.integration.annealer.install_steps import OPEN_STAGES
-from tests.integration.annealer.install_steps import deployed as _deployed
-from tests.integration.annealer.install_steps import reinstall as _reinstall
+from tests.integration.annealer.install_steps import OPEN_STAGES, deploy_machine, reinstall
 from tests.support.rack import ADMIN, unbroken
 from tests.support.servers.install_site import DATABASE, DISCOVERED, INSTALL, INSTALLED, OS, Site
 from tests.support.waiting import until
@@ -33,7 +31,7 @@ SECOND = "198.51.100.7"
 
 
 async def test_an_install_is_active_only_after_the_server_looked_itself(site: Site) -> None:
-    machine = await _deployed(site)
+    machine = await deploy_machine(site)
     for stage in OPEN_STAGES:
         await site.reach_stage(machine, stage)
         assert await site.rack.state(machine.short, INSTALL) is TRANSITION
@@ -47,7 +45,7 @@ async def test_an_install_is_active_only_after_the_server_looked_itself(site: Si
 
 
 async def test_the_other_noderoles_run_again_after_an_install_and_the_install_does_not(site: Site) -> None:
-    machine = await _deployed(site)
+    machine = await deploy_machine(site)
     await site.reach_stage(machine, Stage.DONE)
     ran = await site.anneal()
     assert (machine.short, DISCOVERED) in ran
@@ -58,7 +56,7 @@ async def test_the_other_noderoles_run_again_after_an_install_and_the_install_do
 
 
 async def test_the_config_is_what_was_frozen_and_progress_is_shown(site: Site) -> None:
-    machine = await _deployed(site)
+    machine = await deploy_machine(site)
     await site.reach_stage(machine, Stage.INSTALLING)
     secret = site.secrets[machine.name]
     config = await machine.config(secret)
@@ -69,7 +67,7 @@ async def test_the_config_is_what_was_frozen_and_progress_is_shown(site: Site) -
 
 
 async def test_nothing_else_starts_on_a_machine_while_it_is_installed(site: Site) -> None:
-    machine = await _deployed(site)
+    machine = await deploy_machine(site)
     await site.reach_stage(machine, Stage.INSTALLING)
     await site.rack.deployment("more", "web")
     await site.rack.deploy("more", (machine.name, "test-milestone"))
@@ -81,7 +79,7 @@ async def test_nothing_else_starts_on_a_machine_while_it_is_installed(site: Site
 
 
 async def test_no_machine_reboots_before_every_boot_provider_serves_its_installer(site: Site) -> None:
-    machine = await _deployed(site)
+    machine = await deploy_machine(site)
     await site.reach_stage(machine, Stage.PUBLISHING)
     for _ in range(3):
         assert await site.look() == []
@@ -110,7 +108,7 @@ async def test_a_provider_that_served_only_an_older_generation_is_not_enough(sit
 
 
 async def test_a_machine_that_reboots_by_itself_too_early_gets_no_secret(site: Site) -> None:
-    machine = await _deployed(site)
+    machine = await deploy_machine(site)
     await site.reach_stage(machine, Stage.PUBLISHING)
     assert await machine.what_to_boot() == f"{OS}-install"
     assert (await machine.fetch_secret()).status_code == 404
@@ -119,7 +117,7 @@ async def test_a_machine_that_reboots_by_itself_too_early_gets_no_secret(site: S
 
 
 async def test_a_provider_on_a_node_that_is_down_is_not_waited_for(site: Site) -> None:
-    machine = await _deployed(site)
+    machine = await deploy_machine(site)
     await site.reach_stage(machine, Stage.PUBLISHING)
     await site.change(lambda session: session.run("UPDATE nodes SET alive = false WHERE admin"))
     assert await site.look() == ["reboot"]
@@ -129,7 +127,7 @@ async def test_a_provider_on_a_node_that_is_down_is_not_waited_for(site: Site) -
 
 
 async def test_a_doubled_success_changes_nothing(site: Site) -> None:
-    machine = await _deployed(site)
+    machine = await deploy_machine(site)
     await site.reach_stage(machine, Stage.BOOTING)
     secret = site.secrets[machine.name]
     assert (await machine.result(secret)).status_code == 409
@@ -139,7 +137,7 @@ async def test_a_doubled_success_changes_nothing(site: Site) -> None:
 
 
 async def test_a_boot_report_that_comes_twice_is_taken_once(site: Site) -> None:
-    machine = await _deployed(site)
+    machine = await deploy_machine(site)
     await site.reach_stage(machine, Stage.PROBING)
     assert (await machine.heartbeat("local")).status_code == 204
     assert await site.look() == ["probe"]
@@ -150,7 +148,7 @@ async def test_a_boot_report_that_comes_twice_is_taken_once(site: Site) -> None:
 
 @pytest.mark.parametrize("stage", OPEN_STAGES, ids=str)
 async def test_a_heartbeat_of_the_boot_before_the_install_changes_nothing(site: Site, stage: Stage) -> None:
-    machine = await _deployed(site)
+    machine = await deploy_machine(site)
     before = machine.boot_id
     await site.reach_stage(machine, stage)
     assert (await machine.heartbeat("sledgehammer", boot_id=before)).status_code == 204
@@ -166,7 +164,7 @@ async def test_a_heartbeat_of_the_boot_before_the_install_changes_nothing(site: 
 
 
 async def test_a_local_boot_before_the_success_report_is_no_success(site: Site) -> None:
-    machine = await _deployed(site)
+    machine = await deploy_machine(site)
     await site.reach_stage(machine, Stage.INSTALLING)
     machine.new_boot()
     await machine.heartbeat("local")
@@ -175,7 +173,7 @@ async def test_a_local_boot_before_the_success_report_is_no_success(site: Site) 
 
 
 async def test_the_secret_of_a_finished_attempt_is_refused(site: Site) -> None:
-    machine = await _deployed(site)
+    machine = await deploy_machine(site)
     await site.reach_stage(machine, Stage.DONE)
     secret = site.secrets[machine.name]
     await site.anneal()
@@ -189,7 +187,7 @@ async def test_the_secret_of_a_finished_attempt_is_refused(site: Site) -> None:
 
 
 async def test_the_secret_of_an_earlier_attempt_is_of_no_use_in_the_next(site: Site) -> None:
-    machine = await _deployed(site)
+    machine = await deploy_machine(site)
     await site.reach_stage(machine, Stage.INSTALLING)
     old = site.secrets[machine.name]
     assert (await machine.result(old, ok=False, error="no disk")).status_code == 204
@@ -197,7 +195,7 @@ async def test_the_secret_of_an_earlier_attempt_is_of_no_use_in_the_next(site: S
     machine.new_boot()
     await machine.register()
     await site.anneal()
-    await _reinstall(site, machine)
+    await reinstall(site, machine)
     await site.step()
     await site.reach_stage(machine, Stage.INSTALLING)
     assert (await machine.result(old)).status_code == 409
@@ -206,7 +204,7 @@ async def test_the_secret_of_an_earlier_attempt_is_of_no_use_in_the_next(site: S
 
 
 async def test_a_secret_that_nobody_has_is_not_found(site: Site) -> None:
-    machine = await _deployed(site)
+    machine = await deploy_machine(site)
     await site.reach_stage(machine, Stage.INSTALLING)
     assert (await machine.result("guessed")).status_code == 404
 
@@ -217,7 +215,7 @@ async def test_a_secret_that_nobody_has_is_not_found(site: Site) -> None:
 @pytest.mark.parametrize("source", ["", SECOND])
 @pytest.mark.parametrize("stage", [Stage.INSTALLING, Stage.BOOTING, Stage.PROBING], ids=str)
 async def test_a_second_fetch_of_the_secret_alarms_and_fails_the_install(site: Site, stage: Stage, source: str) -> None:
-    machine = await _deployed(site)
+    machine = await deploy_machine(site)
     await site.reach_stage(machine, stage)
     assert (await machine.fetch_secret(source)).status_code == 404
     assert await site.stage(machine) is Stage.FAILED
@@ -228,7 +226,7 @@ async def test_a_second_fetch_of_the_secret_alarms_and_fails_the_install(site: S
 
 
 async def test_the_secret_is_of_no_use_from_another_address(site: Site) -> None:
-    machine = await _deployed(site)
+    machine = await deploy_machine(site)
     await site.reach_stage(machine, Stage.INSTALLING)
     secret = site.secrets[machine.name]
     assert (await machine.config(secret, SECOND)).status_code == 409
@@ -237,7 +235,7 @@ async def test_the_secret_is_of_no_use_from_another_address(site: Site) -> None:
 
 
 async def test_the_secret_is_stored_only_as_a_hash_and_told_to_no_event(site: Site) -> None:
-    machine = await _deployed(site)
+    machine = await deploy_machine(site)
     await site.reach_stage(machine, Stage.INSTALLING)
     await machine.progress(site.secrets[machine.name])
     everything = await site.rack.everything(("install_attempts", "events", "runs", "run_logs", "nodes"))

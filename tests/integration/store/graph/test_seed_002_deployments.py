@@ -1,6 +1,7 @@
 """Each rule of deployments: the system deployment, workload deployments and their tree, data, and the commit."""
 
 import pytest
+from tests.integration.store.graph.web_deployment import web
 from tests.support.rack import SYSTEM, Rack, refused, unbroken
 
 from rackwright.domain.errors import Invalid, NotFound, Rule
@@ -9,15 +10,6 @@ from rackwright.domain.states import ACTIVE, BLOCKED, ERROR, PROPOSED, TODO
 from rackwright.store.db.visibility import EVERYTHING
 from rackwright.store.graph.deployments import delete_deployment
 from rackwright.store.machines.nodes import get_node
-
-
-async def web(rack: Rack, *nodes: str) -> None:
-    """Create a workload deployment and machines, all discovered."""
-    await rack.deployment("web")
-    for node in nodes:
-        await rack.node(node)
-    await rack.anneal()
-
 
 # --- the system deployment
 

@@ -10,7 +10,7 @@ from rackwright.mesh.membership.swim import Event, Output, Send, Swim, SwimConfi
 ME = MemberRecord("me", "10.0.0.1:1", incarnation=3, session=2)
 
 
-def record(name: str, incarnation: int = 1, address: str = "10.0.0.9:1", session: int = 1) -> MemberRecord:
+def record_of(name: str, incarnation: int = 1, address: str = "10.0.0.9:1", session: int = 1) -> MemberRecord:
     return MemberRecord(name, address, incarnation, session)
 
 
@@ -21,7 +21,7 @@ class Member:
         self.swim = Swim(config or SwimConfig(), ME, random.Random(1))
         self.now = start
         self._sequence = itertools.count(1)
-        self.swim.joined(self.now, [record(name) for name in others])
+        self.swim.joined(self.now, [record_of(name) for name in others])
         for name in others:  # each that is asked for its table answers that it is the same
             self.hear(name, SyncState(0, False, ()))
         self.sent: list[Send] = []

@@ -5,8 +5,7 @@ import random
 from dataclasses import replace
 
 import pytest
-from tests.unit.mesh.membership.swim_member import ME, Member
-from tests.unit.mesh.membership.swim_member import record as _record
+from tests.unit.mesh.membership.swim_member import ME, Member, record_of
 
 from rackwright.mesh.membership.member import Entry, State
 from rackwright.mesh.membership.messages import (
@@ -28,13 +27,13 @@ from rackwright.mesh.membership.swim import Send, Swim, SwimConfig
 
 def test_dead_in_a_peers_table_is_only_a_suspicion() -> None:
     member = Member("a", "b")
-    member.hear("a", SyncState(1, False, ((State.DEAD, _record("b")),)))
+    member.hear("a", SyncState(1, False, ((State.DEAD, record_of("b")),)))
     assert member.kinds("b") == ["suspect"]
 
 
 def test_left_in_a_peers_table_is_believed() -> None:
     member = Member("a", "b")
-    member.hear("a", SyncState(1, False, ((State.LEFT, _record("b")),)))
+    member.hear("a", SyncState(1, False, ((State.LEFT, record_of("b")),)))
     assert member.kinds("b") == ["left"]
 
 
@@ -80,7 +79,7 @@ def test_a_flood_of_table_requests_is_bounded() -> None:
 def test_a_joiner_asks_again_until_someone_answers() -> None:
     swim = Swim(SwimConfig(), ME, random.Random(1))
     now, asked = 10.0, 0
-    outputs = swim.joined(now, [_record("a")])
+    outputs = swim.joined(now, [record_of("a")])
     while now < 14.0:
         asked += sum(isinstance(output, Send) and isinstance(output.message.body, SyncDigest) for output in outputs)
         now = swim.next_deadline()
@@ -93,16 +92,16 @@ def test_a_joiner_asks_again_until_someone_answers() -> None:
 
 def test_a_new_member_is_known_and_passed_on() -> None:
     member = Member("a")
-    member.hear("a", Gossip(), Alive(_record("new")))
+    member.hear("a", Gossip(), Alive(record_of("new")))
     assert member.kinds("new") == ["joined"]
     member.run(0.3)
-    assert Alive(_record("new")) in member.gossip()
+    assert Alive(record_of("new")) in member.gossip()
 
 
 def test_new_metadata_is_an_update_and_a_mere_refutation_is_none() -> None:
     member = Member("a", "b")
-    member.hear("a", Gossip(), Alive(_record("b", 2)))
-    member.hear("a", Gossip(), Alive(replace(_record("b", 3), metadata=b"x")))
+    member.hear("a", Gossip(), Alive(record_of("b", 2)))
+    member.hear("a", Gossip(), Alive(replace(record_of("b", 3), metadata=b"x")))
     assert member.kinds("b") == ["updated"]
     entry = member.swim.member("b")
     assert entry is not None
@@ -172,9 +171,9 @@ def test_a_member_that_comes_back_outbids_its_own_past() -> None:
 def test_a_gone_member_returns_only_with_a_higher_incarnation(gone: Dead, event: str) -> None:
     member = Member("a", "b")
     member.hear("a", Gossip(), gone)
-    member.hear("a", Gossip(), Alive(_record("b", 1)))
+    member.hear("a", Gossip(), Alive(record_of("b", 1)))
     assert member.state("b") is not State.ALIVE
-    member.hear("a", Gossip(), Alive(_record("b", 2, address="10.9.9.9:1", session=2)))
+    member.hear("a", Gossip(), Alive(record_of("b", 2, address="10.9.9.9:1", session=2)))
     assert member.state("b") is State.ALIVE
     assert member.kinds("b")[-1] == event
 
@@ -182,11 +181,11 @@ def test_a_gone_member_returns_only_with_a_higher_incarnation(gone: Dead, event:
 def test_a_second_process_under_a_living_name_is_a_conflict_and_changes_nothing() -> None:
     member = Member("a", "b")
     for incarnation in range(2, 9):
-        member.hear("a", Gossip(), Alive(_record("b", incarnation, address="10.6.6.6:1", session=9)))
+        member.hear("a", Gossip(), Alive(record_of("b", incarnation, address="10.6.6.6:1", session=9)))
     assert member.kinds("b") == ["conflict"]
     entry = member.swim.member("b")
     assert entry is not None
-    assert entry.record == _record("b")
+    assert entry.record == record_of("b")
 
 
 def test_a_newer_process_under_our_own_name_is_a_conflict_and_no_shouting_match() -> None:
@@ -207,9 +206,9 @@ def test_the_gone_are_forgotten_after_their_time() -> None:
 
 def test_a_table_at_its_limit_takes_nobody_new_unless_one_is_gone() -> None:
     member = Member("a", "b", config=SwimConfig(max_members=3))
-    member.hear("a", Gossip(), Alive(_record("c")))
+    member.hear("a", Gossip(), Alive(record_of("c")))
     assert (member.state("c"), member.swim.counters.over_limit) == (None, 1)
-    member.hear("a", Gossip(), Dead("b", 1, "a"), Alive(_record("c")))
+    member.hear("a", Gossip(), Dead("b", 1, "a"), Alive(record_of("c")))
     assert (member.state("c"), member.state("b")) == (State.ALIVE, None)
 
 
@@ -228,7 +227,7 @@ def test_a_replayed_message_is_ignored_and_counted() -> None:
     member = Member("a", "b")
     message = Message("a", 1, 999, Ping(1), (Suspect("b", 1, "a"),))
     assert member.take(member.swim.receive(member.now, "a", message))
-    member.hear("b", Gossip(), Alive(_record("b", 2)))
+    member.hear("b", Gossip(), Alive(record_of("b", 2)))
     member.sent.clear()
     assert member.swim.receive(member.now, "a", message) == []
     assert member.state("b") is State.ALIVE
@@ -248,13 +247,13 @@ def test_a_removed_member_is_gone_and_neither_heard_nor_heard_of() -> None:
     member.take(member.swim.remove(member.now, "b"))
     assert member.kinds("b") == ["left"]
     member.hear("b", Ping(1))
-    member.hear("a", Gossip(), Alive(_record("b", 9)))
-    member.hear("a", SyncState(1, False, ((State.ALIVE, _record("b", 9)),)))
+    member.hear("a", Gossip(), Alive(record_of("b", 9)))
+    member.hear("a", SyncState(1, False, ((State.ALIVE, record_of("b", 9)),)))
     assert member.state("b") is None
     assert member.bodies("b") == []
     assert member.swim.counters.shut_out == 1
     member.swim.readmit("b")
-    member.hear("a", Gossip(), Alive(_record("b", 10)))
+    member.hear("a", Gossip(), Alive(record_of("b", 10)))
     assert member.state("b") is State.ALIVE
 
 
@@ -275,7 +274,7 @@ def test_a_member_that_was_stopped_blames_nobody() -> None:
     member.take(member.swim.tick(member.now))
     assert member.events == []
     assert member.swim.counters.pauses == 1
-    member.hear("a", Gossip(), Alive(_record("x", 2)))
+    member.hear("a", Gossip(), Alive(record_of("x", 2)))
     assert member.state("x") is State.ALIVE
 
 

@@ -1,8 +1,7 @@
 """A process that is proved dead by refused connections, without waiting for a suspicion."""
 
 import pytest
-from tests.unit.mesh.membership.swim_member import Member
-from tests.unit.mesh.membership.swim_member import record as _record
+from tests.unit.mesh.membership.swim_member import Member, record_of
 
 from rackwright.mesh.membership.member import State
 from rackwright.mesh.membership.messages import Alive, DialReport, DialRequest, Gossip, ProbeVerdict
@@ -96,7 +95,7 @@ def test_a_member_that_came_back_meanwhile_is_not_declared_dead() -> None:
     member.take(member.swim.connection_closed(member.now, "x"))
     member.take(member.swim.connection_refused(member.now, "x"))
     ((helper, nonce),) = _helpers(member)
-    member.hear("x", Gossip(), Alive(_record("x", 2, session=2)), session=2)
+    member.hear("x", Gossip(), Alive(record_of("x", 2, session=2)), session=2)
     member.hear(helper, DialReport(nonce, ProbeVerdict.REFUSED))
     assert member.state("x") is State.ALIVE
 

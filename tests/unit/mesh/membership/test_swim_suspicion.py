@@ -3,8 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from tests.unit.mesh.membership.swim_member import ME, Member
-from tests.unit.mesh.membership.swim_member import record as _record
+from tests.unit.mesh.membership.swim_member import ME, Member, record_of
 
 from rackwright.mesh.membership.member import State
 from rackwright.mesh.membership.messages import Alive, Dead, Gossip, Ping, Suspect
@@ -41,7 +40,7 @@ def test_confirmations_shorten_a_suspicion() -> None:
 def test_a_suspect_that_refutes_is_alive() -> None:
     member = Member("a", "b")
     member.hear("a", Gossip(), Suspect("b", 1, "a"))
-    member.hear("a", Gossip(), Alive(_record("b", 2)))
+    member.hear("a", Gossip(), Alive(record_of("b", 2)))
     member.run(10.0, answering=True)
     assert member.kinds("b") == ["suspect", "alive"]
 
@@ -49,13 +48,13 @@ def test_a_suspect_that_refutes_is_alive() -> None:
 def test_a_refutation_of_an_old_incarnation_does_not_count() -> None:
     member = Member("a", "b")
     member.hear("a", Gossip(), Suspect("b", 1, "a"))
-    member.hear("a", Gossip(), Alive(_record("b", 1)))
+    member.hear("a", Gossip(), Alive(record_of("b", 1)))
     assert member.state("b") is State.SUSPECT
 
 
 def test_an_accusation_of_an_old_incarnation_does_not_count() -> None:
     member = Member("a", "b")
-    member.hear("a", Gossip(), Alive(_record("b", 5)))
+    member.hear("a", Gossip(), Alive(record_of("b", 5)))
     member.hear("a", Gossip(), Suspect("b", 4, "a"), Dead("b", 4, "a"))
     assert member.state("b") is State.ALIVE
 
@@ -109,7 +108,7 @@ def test_a_member_that_flips_for_ever_does_not_fill_the_memory() -> None:
     member = Member("a", "b", "c", "d", "x")
     for incarnation in range(1, 3000):
         member.hear("a", Gossip(), Suspect("x", incarnation, "a"), Suspect("x", incarnation, "b"))
-        member.hear("a", Gossip(), Alive(_record("x", incarnation + 1)))
+        member.hear("a", Gossip(), Alive(record_of("x", incarnation + 1)))
         member.run(0.001)
     assert len(member.swim._membership.timers) < 50
     assert member.state("x") is State.ALIVE
