@@ -40,7 +40,7 @@ async def _serve(options: Options, signals: "_StopSignals") -> None:
     password_file = options.home / PASSWORD_FILE
     had_password = password_file.exists()
     with bound_socket(options.host, options.port) as listener:
-        async with running_server(options) as server, _renewing_certificate(tls, options, server.supervisor):
+        async with running_server(options) as server, renewing_certificate(tls, options, server.supervisor):
             if not had_password and password_file.exists():
                 # Once, to the person who starts the server for the first time, and to no log.
                 _say(f"Log in as admin with {password_file.read_text().strip()} (also in {password_file}).")
@@ -87,7 +87,7 @@ class _StopSignals:
 
 
 @asynccontextmanager
-async def _renewing_certificate(
+async def renewing_certificate(
     tls: ssl.SSLContext | None, options: Options, supervisor: Supervisor
 ) -> AsyncIterator[None]:
     """Take up new certificates within the block. Supervised: a defect there is logged, counted and shown."""
