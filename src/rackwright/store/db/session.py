@@ -56,7 +56,7 @@ class Session:
         self.actor = actor
         self.touched: set[int] = set()
         """Ids of the nodes whose next run may be another one because of this transaction."""
-        self.moved: list[tuple[int, int]] = []
+        self.state_changes: list[tuple[int, int]] = []
         """(noderole id, new state) of every change of state in this transaction, in order."""
         self.after_commit: list[Callable[[], None]] = []
         """Functions called once this transaction is committed."""

@@ -195,7 +195,7 @@ async def _write_plan(
     await write_edges(session, own_edges)
     await write_links(session, stored, plan.links)
     await emit_noderole_states(session, created_ids - set(present))
-    session.moved.extend((noderole.id, int(_first_state(noderole, unmet[noderole.id]))) for noderole in new)
+    session.state_changes.extend((noderole.id, int(_first_state(noderole, unmet[noderole.id]))) for noderole in new)
     new_parents_of_others = [
         (parent, child)
         for parent, child in plan.edges

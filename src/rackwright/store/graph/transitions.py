@@ -43,7 +43,7 @@ async def move_noderoles(session: Session, trigger: Trigger, ids: Collection[int
         error=error,
     )
     session.touch(row.node_id for row in rows if TODO in (row.was, row.now) or row.was == TRANSITION)
-    session.moved.extend((row.id, row.now) for row in rows if row.was != row.now)
+    session.state_changes.extend((row.id, row.now) for row in rows if row.was != row.now)
     moves = [Move(row.id, NodeRoleState(row.was), NodeRoleState(row.now)) for row in rows]
     await update_children(session, moves)
     return moves
@@ -57,7 +57,7 @@ async def update_children(session: Session, moves: Iterable[Move]) -> None:
     if steps:
         rows = await session.rows(UPDATE_CHILDREN, parents=[id for id, _ in steps], steps=[step for _, step in steps])
         session.touch(row.node_id for row in rows)
-        session.moved.extend((row.id, row.now) for row in rows)
+        session.state_changes.extend((row.id, row.now) for row in rows)
 
 
 _MOVE = f"""
@@ -134,7 +134,7 @@ async def change_unmet_counts(session: Session, steps: Iterable[tuple[int, int]]
             _CHANGE_UNMET_COUNTS, children=[id for id, _ in listed_steps], steps=[step for _, step in listed_steps]
         )
         session.touch(row.node_id for row in rows)
-        session.moved.extend((row.id, row.now) for row in rows)
+        session.state_changes.extend((row.id, row.now) for row in rows)
 
 
 # --- inputs

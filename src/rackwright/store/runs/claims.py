@@ -162,7 +162,7 @@ async def _claim_ordinary(session: Session, claimant: Claimant, query: Candidate
     await move_noderoles(session, Trigger.UNCHANGED, unchanged)
     starting = {candidate.id: staged[candidate.id] for candidate in candidates if candidate.id not in unchanged}
     started = await _start(session, _START, claimant, starting)
-    session.moved.extend((id, int(fixed_target(Trigger.CLAIM))) for id in starting)
+    session.state_changes.extend((id, int(fixed_target(Trigger.CLAIM))) for id in starting)
     return ClaimResult(started, sorted(unchanged))
 
 

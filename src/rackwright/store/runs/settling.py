@@ -107,7 +107,7 @@ async def settle_runs(session: Session, finished: Sequence[FinishedRun]) -> list
     moved = [row for row in rows if row.id is not None]
     ended = [row for row in rows if row.run_id is not None]
     session.touch(row.node_id for row in rows)
-    session.moved.extend((row.id, row.now) for row in moved if row.was != row.now)
+    session.state_changes.extend((row.id, row.now) for row in moved if row.was != row.now)
     await update_children(session, [Move(row.id, NodeRoleState(row.was), NodeRoleState(row.now)) for row in moved])
     await delete_noderoles(session, [row.id for row in moved if row.doomed])
     await mark_takers_dirty(session, [row.id for row in moved if row.wall_changed and not row.doomed])

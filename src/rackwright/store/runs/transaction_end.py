@@ -15,5 +15,5 @@ async def refresh_touched_slots(session: Session) -> None:
 
 async def queue_hooks_of_moves(session: Session) -> None:
     """Queue hooks for the moves so far. This comes before slots, since a hook that is due keeps work from starting."""
-    moved, session.moved = session.moved, []
+    moved, session.state_changes = session.state_changes, []
     await queue_state_hooks(session, moved)
