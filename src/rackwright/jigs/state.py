@@ -132,10 +132,10 @@ class StateJig(Jig):
         def pack_parcel(folders: NodeFolders, nonce: str) -> Parcel:
             return pack_files(run, [("apply.sh", _apply_script(folders))], files, folders, nonce)
 
-        heard = StateEventReader(log)
-        outcome = await self._script.deliver(run, heard, pack_parcel)
-        heard.end()
-        return heard.conclude(outcome)
+        events = StateEventReader(log)
+        outcome = await self._script.deliver(run, events, pack_parcel)
+        events.end()
+        return events.conclude(outcome)
 
 
 def _options(run: Run) -> JsonObject:

@@ -130,11 +130,12 @@ def wanted_files(arguments: Arguments, context: Context, root: str) -> Tuple[Dic
         files[keyring] = key
     path = file_of(arguments, entry)
     before = (read_bytes(root + path) or b"").decode("utf-8", "replace")
-    files[path] = edited(before, path, entry, list(arguments.get("comments") or [])).encode()
+    files[path] = edit_repository_file(before, path, entry, list(arguments.get("comments") or [])).encode()
     return files, path
 
 
-def edited(text: str, path: str, entry: Entry, comments: List[str]) -> str:
+def edit_repository_file(text: str, path: str, entry: Entry, comments: List[str]) -> str:
+    """Return the text of an apt source file with the entry in it, in the place of an older one of its repository."""
     return _edit_stanzas(text, entry, comments) if path.endswith(".sources") else _edit_lines(text, entry, comments)
 
 
