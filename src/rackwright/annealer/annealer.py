@@ -13,7 +13,7 @@ import time
 from collections.abc import Coroutine, Iterable, Mapping
 from dataclasses import dataclass
 
-from rackwright.annealer.logs import RunLogs
+from rackwright.annealer.logs import RunLogs, settle_with_logs
 from rackwright.annealer.loop import AT_ONCE, Loop
 from rackwright.annealer.run_cap import CapControl
 from rackwright.annealer.step import execute_run, finished_run
@@ -26,6 +26,7 @@ from rackwright.store.db.stalled_transactions import STALL_SECONDS, end_stalled
 from rackwright.store.runs import run_lifecycle
 from rackwright.store.runs.claims import Claimant, ClaimResult, claim_runs
 from rackwright.store.runs.instant_runs import InstantJigs
+from rackwright.store.runs.run_logs import append_logs
 from rackwright.store.runs.settling import FinishedRun, settle_runs
 from rackwright.store.runs.slots import WORK_CHANNEL
 from rackwright.store.runs.upkeep import Upkeep
@@ -118,11 +119,11 @@ class Annealer:
     async def _make_pass(self) -> bool:
         """Settle finished runs and start those that can; return whether another pass may find more at once."""
         done, self._finished = self._finished, []
-        output_by_run: dict[int, list[str]] = {}
         try:
-            settled, claimed = await self.store.change(
-                lambda session: self._work(session, done, output_by_run), actor=ACTOR, lock=CAP_LOCK
-            )
+            async with self.logs.rest_of(result.run_id for result in done) as texts:
+                settled, claimed = await self.store.change(
+                    lambda session: self._work(session, done, texts), actor=ACTOR, lock=CAP_LOCK
+                )
         except BaseException:
             self._finished = done + self._finished
             raise
@@ -135,9 +136,6 @@ class Annealer:
             sum(not result.ok and not result.accepted for result in done),
             busy=bool(claimed.started or self._tasks),
         )
-        for run_id, texts in output_by_run.items():
-            with self.logs.writer(run_id) as run_log:
-                run_log("".join(texts))
         for run in claimed.started:
             if run.kind in self.instant:
                 await self._execute(run)
@@ -158,7 +156,10 @@ class Annealer:
 
     async def _settle_alone(self, result: FinishedRun) -> None:
         try:
-            await self.store.change(lambda session: settle_runs(session, [result]), actor=ACTOR, lock=CAP_LOCK)
+            async with self.logs.rest_of([result.run_id]) as texts:
+                await self.store.change(
+                    lambda session: settle_with_logs(session, [result], texts), actor=ACTOR, lock=CAP_LOCK
+                )
         except UNREACHABLE:
             raise
         except DATABASE_TROUBLE as error:
@@ -168,18 +169,21 @@ class Annealer:
             await self.store.change(lambda session: settle_runs(session, [failed]), actor=ACTOR, lock=CAP_LOCK)
 
     async def _work(
-        self, session: Session, done: list[FinishedRun], output_by_run: dict[int, list[str]]
+        self, session: Session, done: list[FinishedRun], texts: list[tuple[int, str]]
     ) -> tuple[list[int], ClaimResult]:
-        settled = await settle_runs(session, done)
+        settled = await settle_with_logs(session, done, texts)
         if self._passes.stopping:
             return settled, ClaimResult([], [])
-        output_by_run.clear()  # output of an earlier try of this transaction, whose runs were rolled back
+        output_by_run: dict[int, list[str]] = {}
 
         async def run_now(run: Run) -> Outcome:
             return await execute_run(self.store, self.jigs, run, output_by_run.setdefault(run.id, []).append)
 
         limit = await self.cap.limit(session)
-        return settled, await claim_runs(session, self.claimant, limit, instant=InstantJigs(self.instant, run_now))
+        claimed = await claim_runs(session, self.claimant, limit, instant=InstantJigs(self.instant, run_now))
+        outputs = [(run_id, storable_text("".join(parts))) for run_id, parts in output_by_run.items() if parts]
+        await append_logs(session, outputs)
+        return settled, claimed
 
     # --- runs
 
@@ -201,7 +205,8 @@ class Annealer:
             task.cancel()
         await asyncio.gather(*(task for _, task in tasks), return_exceptions=True)
         with contextlib.suppress(*DATABASE_TROUBLE):
-            await self.store.change(lambda session: settle_runs(session, self._finished), actor=ACTOR)
+            async with self.logs.rest_of(result.run_id for result in self._finished) as texts:
+                await self.store.change(lambda session: settle_with_logs(session, self._finished, texts), actor=ACTOR)
             await self.logs.flush()
             await self.store.change(
                 lambda session: run_lifecycle.release_runs(session, [id for id, _ in tasks]), actor=ACTOR

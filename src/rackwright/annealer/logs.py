@@ -3,18 +3,20 @@
 Each run may write a number of bytes between two flushes, its share of what the server takes in all. A log whose run has
 used up its share is full: the jig stops reading from the node, and so that node waits, not the server and not another
 node's run. While the database is away no flush makes room, so nothing is lost. A log has a limit (`LOG_LIMIT`); what
-comes beyond it is counted and its end kept, and both are written when the run ends.
+comes beyond it is counted and its end kept, and both are written when the run ends. The rest of a log is stored in the
+transaction that settles its run: where a run is seen to have ended, its log is whole, also if the server dies then.
 """
 
 import asyncio
 import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 
 from rackwright.annealer.loop import Loop
 from rackwright.domain.foreign import storable_text
-from rackwright.store.db.session import DATABASE_TROUBLE, first_line
+from rackwright.store.db.session import DATABASE_TROUBLE, Session, first_line
 from rackwright.store.runs.run_logs import LOG_LIMIT, append_logs
+from rackwright.store.runs.settling import FinishedRun, settle_runs
 from rackwright.store.store import Store
 
 log = logging.getLogger(__name__)
@@ -139,6 +141,8 @@ class RunLogs:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._open: dict[int, RunLog] = {}
+        self._writing = asyncio.Lock()
+        """Held while texts are being stored: what came later is not stored before them."""
 
     @contextmanager
     def writer(self, run_id: int) -> Iterator[RunLog]:
@@ -165,22 +169,52 @@ class RunLogs:
         """Store the texts of all logs every so many seconds, until cancelled."""
         await Loop(self._store, tick=every, purpose="write logs of runs", at_start=False).run(self._write)
 
+    @asynccontextmanager
+    async def rest_of(self, run_ids: Iterable[int]) -> AsyncIterator[list[tuple[int, str]]]:
+        """Take the texts not stored yet of the logs of these ended runs, to be stored within the block.
+
+        If the block fails, they are as they were, to be stored by a flush or the next block.
+        """
+        ids = [id for id in run_ids if id in self._open]
+        logs: dict[int, RunLog] = {}
+        if ids:
+            async with self._writing:  # a flush may be about to store, and close, some of them
+                logs = {id: self._open.pop(id) for id in ids if id in self._open}
+        texts = {id: log.take() for id, log in logs.items()}
+        try:
+            yield [(id, text) for id, text in texts.items() if text]
+        except BaseException:
+            for id, run_log in logs.items():
+                run_log.put_back(texts[id])
+            self._open |= logs
+            raise
+
     async def _write(self) -> None:
-        ended = [id for id, log in self._open.items() if log.ended]
-        texts = {id: text for id, log in self._open.items() if (text := log.take())}
-        if texts:
-            try:
-                await self._store.change(
-                    lambda session: append_logs(session, list(texts.items()), bounded=True), actor="annealer"
-                )
-            except BaseException:
-                for id, text in texts.items():
-                    self._open[id].put_back(text)
-                raise
-        for run_log in self._open.values():
-            run_log.mark_written()
-        for id in ended:
-            del self._open[id]
+        async with self._writing:
+            ended = [id for id, log in self._open.items() if log.ended]
+            texts = {id: text for id, log in self._open.items() if (text := log.take())}
+            if texts:
+                try:
+                    await self._store.change(
+                        lambda session: append_logs(session, list(texts.items()), bounded=True), actor="annealer"
+                    )
+                except BaseException:
+                    for id, text in texts.items():
+                        self._open[id].put_back(text)
+                    raise
+            for run_log in self._open.values():
+                run_log.mark_written()
+            for id in ended:
+                del self._open[id]
+
+
+async def settle_with_logs(
+    session: Session, finished: Sequence[FinishedRun], texts: Sequence[tuple[int, str]]
+) -> list[int]:
+    """Write the results of runs and the rest of their logs; return the ids of the runs that took their result."""
+    settled = await settle_runs(session, finished)
+    await append_logs(session, texts, bounded=True)
+    return settled
 
 
 def _beginning_of(text: str, size: int) -> str:

@@ -8,10 +8,9 @@ import logging
 import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
 
 from rackwright.annealer.hooks import DeliveredCall, HookDispatcher
-from rackwright.annealer.logs import RunLogs
+from rackwright.annealer.logs import RunLogs, settle_with_logs
 from rackwright.annealer.masked_log import masked_log
 from rackwright.domain.errors import RackwrightError
 from rackwright.domain.foreign import LONGEST_ERROR, check_foreign_document, storable_text
@@ -28,7 +27,7 @@ from rackwright.store.graph.why import explain_waiting, select_waiting
 from rackwright.store.hooks.hook_queue import count_waiting_calls
 from rackwright.store.runs import run_lifecycle
 from rackwright.store.runs.claims import Claimant, ClaimResult, claim_runs
-from rackwright.store.runs.settling import FinishedRun, settle_runs
+from rackwright.store.runs.settling import FinishedRun
 from rackwright.store.store import Store
 
 log = logging.getLogger(__name__)
@@ -105,7 +104,9 @@ async def _run(store: Store, jigs: Mapping[str, Jig], run: Run, logs: RunLogs, a
         with logs.writer(run.id) as run_log:
             outcome = await execute_run(store, jigs, run, run_log)
     finally:
-        await store.change(partial(settle_runs, finished=[finished_run(run, outcome)]), actor=actor, lock=CAP_LOCK)
+        results = [finished_run(run, outcome)]
+        async with logs.rest_of([run.id]) as texts:
+            await store.change(lambda session: settle_with_logs(session, results, texts), actor=actor, lock=CAP_LOCK)
     return FinishedStep(run, outcome)
 
 

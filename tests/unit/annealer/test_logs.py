@@ -128,3 +128,56 @@ async def test_one_text_that_is_longer_than_a_log_is_kept_as_far_as_it_goes(writ
     assert text.startswith("000000000\n000000001\n")
     assert text.endswith(f"{2 * LOG_LIMIT // 10 - 1:09d}\n")
     assert len(text) <= LOG_LIMIT
+
+
+async def test_the_rest_of_an_ended_log_is_the_callers_and_no_flush_stores_it_twice(written: RecordingStore) -> None:
+    with written.logs.writer(1) as ended, written.logs.writer(2) as running:
+        ended("first\n")
+        await written.logs.flush()
+        ended("last\n")
+        running("so far\n")
+        ended.end()
+        async with written.logs.rest_of([1, 3]) as texts:
+            assert texts == [(1, "last\n")]
+            await written.logs.flush()
+    await written.logs.flush()
+    assert written.texts == {1: "first\n", 2: "so far\n"}
+
+
+async def test_the_rest_of_a_log_that_its_caller_could_not_store_is_stored_by_a_flush(written: RecordingStore) -> None:
+    with written.logs.writer(1) as ended:
+        ended("last\n")
+    with pytest.raises(psycopg.OperationalError):
+        async with written.logs.rest_of([1]):
+            raise psycopg.OperationalError("away")
+    await written.logs.flush()
+    assert written.texts == {1: "last\n"}
+
+
+async def test_the_rest_of_a_log_follows_what_a_flush_is_about_to_store(
+    written: RecordingStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    async def slow_append(session: None, chunks: list[tuple[int, str]], *, bounded: bool) -> None:
+        begun.set()
+        await go_on.wait()
+        await written.append(session, chunks, bounded=bounded)
+
+    monkeypatch.setattr(module, "append_logs", slow_append)
+    with written.logs.writer(1) as run_log:
+        run_log("first\n")
+        flush = asyncio.create_task(written.logs.flush())
+        await begun.wait()
+        run_log("last\n")
+
+    async def settle() -> None:
+        async with written.logs.rest_of([1]) as texts:
+            await written.append(None, texts, bounded=True)
+
+    settling = asyncio.create_task(settle())
+    await asyncio.sleep(0)
+    assert not settling.done()
+    go_on.set()
+    await asyncio.gather(flush, settling)
+    assert written.texts == {1: "first\nlast\n"}

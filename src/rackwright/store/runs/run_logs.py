@@ -19,6 +19,8 @@ async def append_logs(session: Session, chunks: Sequence[tuple[int, str]], *, bo
 
     `bounded`: the caller sees to the limit; to ask the database each time would cost ever more as a log grows.
     """
+    if not chunks:
+        return
     sizes = await _log_sizes(session, list({id for id, _ in chunks}), bounded)
     rows: list[tuple[int, int, str]] = []
     for id, text in chunks:
