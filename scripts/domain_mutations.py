@@ -104,7 +104,7 @@ MUTATIONS = [
         "states: a reinstall is spared",
         "states.py",
         "Trigger.REINSTALL: Transition(_from(ERROR, ACTIVE), TODO, ",
-        "Trigger.REINSTALL: Transition(_from(ERROR, ACTIVE), TODO, spares_destructive=True, ",
+        "Trigger.REINSTALL: Transition(_from(ERROR, ACTIVE), TODO, spares_destructive=_from(ACTIVE), ",
     ),
     Mutation(
         "states: a reboot leaves what runs",
