@@ -9,7 +9,7 @@ export PYTHONDONTWRITEBYTECODE :=
 # What pytest writes of each run of `make test`, for the list at its end.
 REPORTS := build/reports
 
-.PHONY: setup ui packages check-packages check test begin-reports unit integration chaos e2e-pxe soak flaky fresh demo lock format clean
+.PHONY: setup ui packages check-packages check test begin-reports unit integration chaos e2e-pxe e2e-pxe-all soak flaky fresh demo lock format clean
 
 setup: $(STAMP) ui
 
@@ -54,10 +54,14 @@ chaos: setup packages
 e2e-pxe: setup packages
 	$(PY) -m pytest tests/e2e -m pxe -s
 
+## Every scenario on virtual machines, one after the other: an hour or more. SCENARIO=NAME plays one.
+e2e-pxe-all: setup packages
+	$(PY) -m pytest tests/e2e -m "pxe or pxe_all" -s $(if $(SCENARIO),-k $(SCENARIO))
+
 ## Every check and every test. Ends with the ten slowest tests and the time of all of it.
 test: begin-reports setup packages check
 	status=0; \
-	$(PY) -m pytest tests/integration tests/chaos tests/e2e -n 2 --dist loadfile --junitxml=$(REPORTS)/real.xml || status=$$?; \
+	$(PY) -m pytest tests/integration tests/chaos tests/e2e -m "not pxe_all" -n 2 --dist loadfile --junitxml=$(REPORTS)/real.xml || status=$$?; \
 	scripts/slowest-tests $(REPORTS); \
 	exit $$status
 

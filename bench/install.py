@@ -30,10 +30,11 @@ from fastapi import FastAPI, Response
 from fastapi.responses import FileResponse
 
 from rackwright.lab.dhcp import serving_dhcp
+from rackwright.lab.hardware import Hardware
 from rackwright.lab.network import BRIDGE, SERVER, add_tap, make_bridge
 from rackwright.lab.rack import KERNEL_ARGUMENTS, Rack, running_rack
 from rackwright.lab.trial_images import cached_images
-from rackwright.lab.virtual import Hardware, VirtualMachine
+from rackwright.lab.virtual import VirtualMachine
 from rackwright.provision.images import sledgehammer
 from rackwright.provision.images.cpio import Cpio
 from rackwright.provision.images.packages import say_to_stderr
@@ -174,13 +175,13 @@ async def _active(rack: Rack, names: Sequence[str], role: str) -> None:
 class Plain:
     """A bare HTTP server: a script, files, and a note of who said what when."""
 
-    def __init__(self, shelf: Shelf) -> None:
+    def __init__(self, shelf: Shelf, root: Path) -> None:
         self.began = time.monotonic()
         self.said: dict[tuple[str, str], float] = {}
         self.changed = asyncio.Event()
         self.app = FastAPI(openapi_url=None)
         files = {name: shelf.file(sledgehammer.NAME, name).path for name in ("kernel", "initrd")}
-        files["root.tar.zst"] = shelf.file(OS, "root.tar.zst").path
+        files["root.tar.zst"] = root
         address = f"{SERVER}:{PLAIN_PORT}"
 
         @self.app.get("/boot/{mac}")
@@ -220,13 +221,22 @@ def _archive(script: bytes) -> bytes:
     return out.getvalue()
 
 
+def _write_root(shelf: Shelf, folder: Path) -> Path:
+    """Write the root file system into one file, as such a server would have it. On the shelf it lies in chunks."""
+    folder.mkdir(parents=True)
+    root = folder / "root.tar.zst"
+    with root.open("wb") as whole:
+        whole.writelines(shelf.read(shelf.file(OS, "root.tar.zst")))
+    return root
+
+
 @asynccontextmanager
 async def _plain_machines(folder: Path, machines: int) -> AsyncIterator[list[VirtualMachine]]:
     await make_bridge()
     made = []
     for number in range(1, machines + 1):
         await add_tap(f"tap{number}")
-        made.append(VirtualMachine(Hardware(number), folder / f"m{number}", f"tap{number}"))
+        made.append(VirtualMachine(Hardware(number), folder / f"m{number}", [f"tap{number}"]))
     try:
         yield made
     finally:
@@ -235,7 +245,7 @@ async def _plain_machines(folder: Path, machines: int) -> AsyncIterator[list[Vir
 
 
 async def _plain(shelf: Shelf, folder: Path, machines: int) -> dict[str, float]:
-    plain = Plain(shelf)
+    plain = Plain(shelf, await asyncio.to_thread(_write_root, shelf, folder))
     script = f"http://{SERVER}:{PLAIN_PORT}/boot/${{net0/mac}}"
     async with (
         _plain_machines(folder, machines) as made,

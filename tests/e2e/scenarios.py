@@ -19,11 +19,11 @@ from tests.support.waiting import PATIENCE, until
 from rackwright.barclamps.loader import load_folder
 from rackwright.hammers.base import HammerNode, Power
 from rackwright.hammers.redfish import RedfishHammer
+from rackwright.lab.hardware import Firmware, Hardware
 from rackwright.lab.lldp import send_frame, switch_frame
-from rackwright.lab.network import SERVER
+from rackwright.lab.network import IPV4, SERVER, LabNetwork
 from rackwright.lab.rack import Rack, RackedMachine, running_rack
 from rackwright.lab.serving import ServerProcess, Serving, in_this_process
-from rackwright.lab.virtual import Firmware, Hardware
 from rackwright.store.barclamp_import import import_barclamps
 
 
@@ -64,8 +64,7 @@ class Site:
 
     async def cabled(self, one: RackedMachine, node: str) -> None:
         """A switch speaks up on the cable of a machine that runs already, and the machine reports it by itself."""
-        number, tap = one.machine.hardware.number, one.machine.tap
-        assert tap is not None
+        number, tap = one.machine.hardware.number, one.machine.taps[0]
         assert (await self.facts(node)).discovery["lldp"] == {}, "nobody has spoken yet"
 
         async def told() -> Any:
@@ -112,12 +111,17 @@ class Site:
 
 @contextlib.asynccontextmanager
 async def site_of(
-    folder: Path, images: Path, hardware: Sequence[Hardware], serving: Serving = in_this_process
+    folder: Path,
+    images: Path,
+    hardware: Sequence[Hardware],
+    serving: Serving = in_this_process,
+    network: LabNetwork = IPV4,
+    **options: Any,
 ) -> AsyncIterator[Site]:
     home = folder / "home"
     home.mkdir(parents=True)
     (home / "images").symlink_to(images)
-    async with running_rack(home, folder, hardware, serving, heartbeat=20.0, tick=1.0) as rack:
+    async with running_rack(home, folder, hardware, serving, network, heartbeat=20.0, tick=1.0, **options) as rack:
         try:
             yield Site(rack)
         except BaseException:
@@ -131,15 +135,6 @@ def _show(*paths: Path) -> None:
     for path in paths:
         if path.exists():
             tell(f"--- the end of {path.parent.name}/{path.name}\n{path.read_text(errors='replace')[-3000:]}")
-
-
-async def discover_by_uefi(folder: Path, images: Path) -> None:
-    async with site_of(folder, images, [Hardware(1, Firmware.UEFI, memory=512)]) as site:
-        [one] = site.rack.machines
-        await one.machine.on()
-        node = await site.discovered(one)
-        facts = await site.facts(node["name"])
-        assert facts.discovery["firmware"]["mode"] == "uefi"
 
 
 async def discover_three_at_once(folder: Path, images: Path) -> None:
@@ -174,12 +169,12 @@ write_attribute seen/boot_id "$(cat /proc/sys/kernel/random/boot_id)"
 """
 
 
-async def import_marker(site: Site, folder: Path) -> None:
+async def import_marker(site: Site, folder: Path, script: str = LOOK) -> None:
     """A role of the script jig, as a person would add one."""
     scripts = folder / "e2e" / "script" / "roles" / "e2e-look"
     scripts.mkdir(parents=True)
     (folder / "e2e" / "barclamp.yml").write_text(MARKER)
-    (scripts / "10-look.sh").write_text(LOOK)
+    (scripts / "10-look.sh").write_text(script)
     barclamp = await asyncio.to_thread(load_folder, folder / "e2e")
     await site.rack.store.change_graph(lambda session: import_barclamps(session, [barclamp]))
 
@@ -196,7 +191,7 @@ async def install(folder: Path, images: Path, firmware: Firmware = Firmware.BIOS
         await RedfishHammer().on(bmc)
         node = (await site.discovered(one))["name"]
         before = await site.facts(node)
-        await site.until("its BMC is known", lambda: _has_bmc(site, node))
+        await site.until("its BMC is known", lambda: has_bmc(site, node))
         await site.rack.api.post("/deployments", {"name": "web"})
         await site.rack.api.post("/node_roles", {"node": node, "role": "e2e-look", "deployment": "web"})
         plan = await site.rack.api.post("/deployments/web/plan")
@@ -249,11 +244,11 @@ async def _has_name(node: str, address: str) -> bool:
     return any(address == str(record) for rrset in answer.answer for record in rrset)
 
 
-async def _has_bmc(site: Site, node: str) -> bool:
+async def has_bmc(site: Site, node: str) -> bool:
     return "bmc" in (await site.facts(node)).hint
 
 
-SCENARIOS = {one.__name__: one for one in (discover_by_uefi, discover_three_at_once, install, install_by_uefi)}
+SCENARIOS = {one.__name__: one for one in (discover_three_at_once, install, install_by_uefi)}
 
 if __name__ == "__main__":
     logging.basicConfig(level=logging.WARNING)

@@ -47,10 +47,12 @@ TABLES = (
 
 @contextlib.contextmanager
 def refused(rule: Rule, *names: str) -> Iterator[None]:
-    """What follows must be a 409 of just this rule, with all these names in its message."""
+    """What follows must be a 409 of just this rule, with all these names in its message; a plan that is another by now
+    is a 412."""
     with pytest.raises(Conflict) as caught:
         yield
-    assert (caught.value.status, caught.value.rule) == (409, rule), caught.value.message
+    status = 412 if rule is Rule.PLAN_CHANGED else 409
+    assert (caught.value.status, caught.value.rule) == (status, rule), caught.value.message
     for name in names:
         assert re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", caught.value.message), caught.value.message
 

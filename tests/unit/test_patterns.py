@@ -18,7 +18,10 @@ MEETS_OUTSIDE = {
         "_ODD_ESCAPE",
         "_STRING",
     ),
-    "api/routes/machines/boot.py": ("[^A-Za-z0-9._-]",),
+    "api/routes/machines/boot.py": (
+        ":[0-9]+$",
+        "[^A-Za-z0-9._-]",
+    ),
     "api/http/compression.py": ("_GZIP",),
     "api/auth/cookies.py": ("_OURS",),
     "api/http/etags.py": ("_TAG",),
@@ -47,6 +50,33 @@ MEETS_OUTSIDE = {
         "_NAME",
         "_STEP",
     ),
+    "domain/installs/cloud_init/secret_references.py": (
+        "NAME",
+        "REFERENCE",
+    ),
+    "domain/installs/cloud_init/user_data.py": ("_FORBIDDEN",),
+    "domain/installs/node_network/values.py": (
+        "_DOMAIN",
+        "_MAC",
+        "_NAME",
+        "_PORT",
+    ),
+    "domain/installs/storage/choose.py": ("_WWN_PREFIX",),
+    "domain/installs/storage/values.py": (
+        "_BOUND",
+        "_DISK_NAME",
+        "_ID",
+        "_LABEL",
+        "_LVM_NAME",
+        "_LVM_OWN",
+        "_OPTIONS",
+        "_PATH",
+        "_RAID_NAME",
+        "_SERIAL",
+        "_SIZE",
+        "_TAKEN_IN_DEV",
+        "_WORD",
+    ),
     "domain/machines/lldp.py": ("_LINK",),
     "domain/barclamps/marked_values.py": (
         "_FLOAT",
@@ -62,6 +92,10 @@ MEETS_OUTSIDE = {
     ),
     "domain/networks/networks.py": ("_NAME",),
     "domain/machines/machine_names.py": ("_NOT_IN_LABELS",),
+    "domain/machines/reported_bmc.py": (
+        "_MAC",
+        "_PLACE",
+    ),
     "domain/machines/ssh_login.py": ("_USER",),
     "hammers/base.py": (
         "BOOT_ID",
@@ -73,7 +107,43 @@ MEETS_OUTSIDE = {
         "ONE_LINE",
         r"\n[ \t]*\n",
     ),
-    "provision/images/shelf.py": ("NAME",),
+    "api/http/boot_loaders.py": ("/+",),
+    "api/http/ranges.py": ("RANGE",),
+    "provision/grub.py": (
+        "_DISK_MARK",
+        "_WORD",
+    ),
+    "provision/images/boot_check.py": (
+        "INITRD",
+        "KERNEL",
+        "SCHEMA",
+        r"^(Package|Version|Status): (.{1,200})$",
+        r"""^PRETTY_NAME="?([^"\n]{1,100})""",
+    ),
+    "provision/images/chunks.py": ("DIGEST",),
+    "provision/images/importing/disk_images.py": ("BOOT_MOUNT",),
+    "provision/images/importing/ext_reader.py": (
+        "FAST_LINK",
+        "LISTED",
+        "MTIME",
+    ),
+    "provision/images/importing/oci_images.py": (
+        "LAYER_TYPES",
+        "REFERENCE",
+        "sha256:[0-9a-f]{64}",
+    ),
+    "provision/images/manifest.py": (
+        "FILE_NAME",
+        "NAME",
+    ),
+    "provision/images/systems.py": ("PACKAGE",),
+    "provision/network_boot.py": (
+        "BOOTENV",
+        "HOST",
+        "MACHINE",
+        "_ARGUMENTS",
+    ),
+    "reach/network_switch/__init__.py": ("_ANSWER",),
     "reach/parcel.py": (
         "FOLDER",
         "SCRIPT_NAME",
@@ -99,12 +169,6 @@ MEETS_OUTSIDE = {
     "mesh/identity/trust.py": (
         "KEY",
         "NAME",
-    ),
-    "provision/ipxe.py": (
-        "_ARGUMENTS",
-        "_BOOTENV",
-        "_HOST",
-        "_MACHINE",
     ),
     "states/reading/declarations.py": (r"(\.+)(.*)",),
     "states/extensions.py": (
@@ -195,12 +259,14 @@ MEETS_OUTSIDE = {
 INTERNAL = {
     "api/routes/service/docs.py: `([^`]+)`": "our own documentation",
     r"api/routes/service/docs.py: \*\*([^*]+)\*\*": "our own documentation",
+    "reach/cloud_init.py: _LABEL": "the label of an install, which the server makes",
     "lab/namespaces.py: NAME": "network namespaces that we named",
     "store/embedded/cluster.py: \\b(ERROR|FATAL|PANIC):": "what the PostgreSQL that we start says",
     r"store/db/pipeline.py: %|(?<![:\w]):(\w+)": "our own SQL",
 }
 
 WRITTEN_BY_OPERATORS = {
+    "provision/images/host_sources.py: suite": "the package sources of this host, and a release of Debian that we name",
     "states/reading/declarations.py: target": "the names a state watches, by whoever wrote the state",
     "states/reading/template_environment.py: pattern": "a filter of templates, by whoever wrote the template",
     "states/modules/file/edit.py: str(arguments['pattern'])": "what a state replaces",

@@ -3,14 +3,16 @@
 import asyncio
 import contextlib
 import logging
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from rackwright.annealer.first_boot import Delivery, FirstBoots
 from rackwright.annealer.loop import BACK_OFF, Loop
 from rackwright.domain.attributes import merge
 from rackwright.domain.errors import RackwrightError
 from rackwright.domain.machines.install import Act
-from rackwright.hammers.base import BootDevice, Hammer, HammerFailed, HammerNode, Probe
+from rackwright.hammers.base import BootDevice, ControllerUnreachable, Hammer, HammerFailed, HammerNode, Probe
 from rackwright.store.db.locks import INSTALL_LOCK
 from rackwright.store.db.session import DATABASE_TROUBLE, Session, first_line
 from rackwright.store.db.visibility import EVERYTHING
@@ -32,6 +34,8 @@ class Reach:
 
     hammer: Callable[[HammerNode], Hammer]
     probe: Callable[[HammerNode], Probe]
+    cloud_init: Delivery | None = None
+    """None: this server's machines have no cloud-init."""
 
 
 async def read_hammer_node(session: Session, node_id: int) -> HammerNode:
@@ -56,6 +60,10 @@ class InstallAdvancer:
         self.tick = tick
         self.lease = lease
         """Seconds after which another server does the action that this one had claimed."""
+        self._first_boots = None if reach.cloud_init is None else FirstBoots(store, reach.cloud_init, ACTOR)
+        self._out_of_reach: dict[int, float] = {}
+        """The nodes whose controllers did not answer this server, each with the time until which it leaves them to
+        other servers: a controller may be on a network that only some servers are on."""
 
     async def run(self) -> None:
         loop = Loop(self.store, (INSTALL_CHANNEL,), self.tick, purpose="advance installs", back_off=BACK_OFF)
@@ -73,9 +81,14 @@ class InstallAdvancer:
         async def work(session: Session) -> list[DueAction]:
             limit = await read_setting(session, "max_installs", install_attempts.DEFAULT_MAX_INSTALLS)
             await install_attempts.advance_attempts(session, limit)
-            return await install_attempts.due_actions(session, self.lease)
+            return await install_attempts.due_actions(session, self.lease, self._left_to_others())
 
         return await self.store.change(work, actor=ACTOR, lock=INSTALL_LOCK)
+
+    def _left_to_others(self) -> list[int]:
+        now = time.monotonic()
+        self._out_of_reach = {node_id: until for node_id, until in self._out_of_reach.items() if until > now}
+        return [*self._out_of_reach]
 
     async def act(self, action: DueAction) -> None:
         """Do one action to a machine. An action that fails is due again, until the attempt's deadline."""
@@ -86,9 +99,16 @@ class InstallAdvancer:
                 await self._reboot(action, node)
             else:
                 await self._probe(action, node)
+        except ControllerUnreachable as error:
+            log.warning("%s of node %s is left to other servers for a while: %s", action.act, action.node_id, error)
+            self._out_of_reach[action.node_id] = time.monotonic() + self.lease
+            await self._release(action)
         except HammerFailed as error:
             log.warning("%s of node %s failed, trying again: %s", action.act, action.node_id, error)
-            await self._retry_probe_soon(action)
+            if action.act is Act.PROBE:
+                # A probe does no harm, and a system that has just come up may refuse one. A reboot may have been done
+                # although it failed, so it waits for its lease.
+                await self._release(action)
         except RackwrightError as error:
             log.warning("%s of node %s is moot: %s", action.act, action.node_id, error.message)
         except DATABASE_TROUBLE as error:
@@ -96,17 +116,10 @@ class InstallAdvancer:
         except Exception:  # whatever this machine answered, the installs of others go on
             log.exception("%s of node %s broke; please report this", action.act, action.node_id)
 
-    async def _retry_probe_soon(self, action: DueAction) -> None:
-        """Have a failed probe made again at the next tick.
-
-        A probe does no harm, and a system that has just come up may refuse one. A reboot may have been done although it
-        failed, so it waits for its lease.
-        """
-        if action.act is Act.PROBE:
-            with contextlib.suppress(*DATABASE_TROUBLE):
-                await self.store.change(
-                    lambda session: install_attempts.schedule_probe(session, action.attempt_id), actor=ACTOR
-                )
+    async def _release(self, action: DueAction) -> None:
+        """Have an action done again at the next look, by any server that takes it."""
+        with contextlib.suppress(*DATABASE_TROUBLE):
+            await self.store.change(lambda session: install_attempts.release_action(session, action), actor=ACTOR)
 
     async def _reboot(self, action: DueAction, node: HammerNode) -> None:
         hammer = self.reach.hammer(node)
@@ -128,6 +141,14 @@ class InstallAdvancer:
         async with self.store.read() as session:
             expected = (await get_node(session, node.id, EVERYTHING)).boot_id
         ok = seen.boot_id == expected
+        if self._first_boots is not None:
+            first_boot = await self._first_boots.read(action, node.name)
+            if first_boot is not None and not ok:
+                # Its user-data may have rebooted it. It reports that boot by itself, and is asked again then.
+                raise HammerFailed(f"{node.name} runs boot {seen.boot_id}, but reported {expected}")
+            if first_boot is not None and not await self._first_boots.advance(action, first_boot):
+                await self._release(action)
+                return
         error = "" if ok else f"it runs boot {seen.boot_id}, but reported {expected}"
         await self.store.change(
             lambda session: install_attempts.record_probe(session, action.attempt_id, ok=ok, error=error), actor=ACTOR

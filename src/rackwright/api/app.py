@@ -5,7 +5,7 @@ from fastapi import FastAPI
 from rackwright import __version__
 from rackwright.api.auth.authentication import Authenticator
 from rackwright.api.auth.cookies import SessionCookieMiddleware
-from rackwright.api.auth.limits import Bucket, machine_bucket, source_network
+from rackwright.api.auth.limits import Bucket, machine_bucket
 from rackwright.api.context import Server
 from rackwright.api.event_feed import EventFeed
 from rackwright.api.http import openapi, problems
@@ -26,12 +26,14 @@ from rackwright.api.routes import (
     graph,
     groups,
     hook_calls,
+    images,
     inputs,
     networks,
     node_roles,
     nodes,
     power,
     reach,
+    reinstalls,
     runs,
     snapshots,
     target_systems,
@@ -43,12 +45,13 @@ from rackwright.api.routes.service import docs, health, metrics
 from rackwright.api.routes.service.health import Readiness
 from rackwright.api.routes.service.metrics import Meters, MetricsMiddleware
 from rackwright.api.routes.service.ui import add_page
+from rackwright.domain.networks.source_networks import source_network
 
 PREFIX = "/api/v2"
 
 MODULES = (
     *(nodes, power, deployments, snapshots, deployment_roles, node_roles, attribs, runs, groups, target_systems),
-    *(inputs, addresses, reach),
+    *(inputs, addresses, reach, reinstalls, images),
     *(catalogue, networks, domains, anneal, graph, hook_calls, docs),
     *(sessions, me, users, tokens, events, webhooks),
 )
@@ -73,6 +76,7 @@ def create_app(server: Server | None) -> FastAPI:
     app.state.server = server
     app.state.public_bucket = Bucket(rate=50, burst=500)
     app.state.counts_as = source_network
+    app.state.network_bucket = None
     app.state.refusals = Bucket(rate=1, burst=30)
     app.state.meters = Meters()
     app.state.readiness = Readiness()
@@ -108,6 +112,7 @@ def create_machine_app(server: Server) -> FastAPI:
     app.state.server = server
     app.state.public_bucket = Bucket(rate=50, burst=500)
     app.state.counts_as = str  # each address has its own limit: the machines of a rack share an IPv6 network
+    app.state.network_bucket = Bucket(rate=500, burst=5000)  # and a host that takes many of its addresses has this one
     app.state.refusals = Bucket(rate=1, burst=30)
     app.state.machine_bucket = machine_bucket(server.heartbeat)
     app.include_router(machines.router, prefix=PREFIX)

@@ -15,6 +15,7 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from rackwright.annealer.annealer import Annealer
 from rackwright.annealer.hooks import HookDispatcher
 from rackwright.annealer.installs import InstallAdvancer
+from rackwright.annealer.power_orders import PowerOrders
 from rackwright.annealer.providers import ProviderRefresher
 from rackwright.annealer.supervision import Supervisor
 from rackwright.annealer.veto import VetoedChanges
@@ -67,6 +68,7 @@ class Server:
     vetoed_changes: VetoedChanges
     hooks: HookDispatcher
     installs: InstallAdvancer
+    power_orders: PowerOrders
     shelf: Shelf
     providers: ProviderRefresher
     cap: int = 10

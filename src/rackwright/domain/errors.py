@@ -62,6 +62,13 @@ class NotPermitted(RackwrightError):
     type = "forbidden"
 
 
+class DigestRequired(RackwrightError):
+    """This loses data. Look at what it does, and send the digest of what you saw."""
+
+    status = 428
+    type = "digest-required"
+
+
 class Rule(StrEnum):
     """The rules whose breach is a conflict (409). The value is part of the problem's `type`: only append."""
 
@@ -106,3 +113,12 @@ class Conflict(RackwrightError):
         super().__init__(message)
         self.rule = rule
         self.type = rule.value
+
+
+class PlanChanged(Conflict):
+    """What the caller saw and confirmed is no longer what would be done. Nothing was touched."""
+
+    status = 412
+
+    def __init__(self, message: str) -> None:
+        super().__init__(Rule.PLAN_CHANGED, message)

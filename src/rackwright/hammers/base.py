@@ -30,6 +30,10 @@ class HammerFailed(Exception):
     """Whether the machine answers, but does not let the server in."""
 
 
+class ControllerUnreachable(HammerFailed):
+    """Nothing answered this server at the controller's address, so nothing was done. Another server may reach it."""
+
+
 class NoTrustedAddress(HammerFailed):
     """No address of the machine is known, or only one that must not be trusted."""
 

@@ -33,6 +33,8 @@ class ControllerAdapter(BaseAdapter):
         self._origin = _origin(address)
         self._loop = loop
         self._ends = ends
+        self.has_answered = False
+        """Whether the controller answered at all. The first request only reads: without an answer nothing was done."""
 
     def send(
         self,
@@ -66,6 +68,7 @@ class ControllerAdapter(BaseAdapter):
                 httpx.AsyncClient(verify=tls, trust_env=False, timeout=None) as client,  # noqa: S113  # the line above
                 client.stream(str(request.method), str(request.url), content=request.body, headers=headers) as response,
             ):
+                self.has_answered = True
                 return response, await _bounded_content(response)
         except TimeoutError:
             raise ControllerRefused("it does not answer in time") from None

@@ -17,7 +17,7 @@ from weakref import WeakValueDictionary
 from rackwright.child_process import kill_group
 from rackwright.domain.catalogue import JsonObject
 from rackwright.domain.machines.power import has_bmc_login
-from rackwright.hammers.base import BootDevice, Hammer, HammerFailed, HammerNode, Power
+from rackwright.hammers.base import BootDevice, ControllerUnreachable, Hammer, HammerFailed, HammerNode, Power
 
 log = logging.getLogger(__name__)
 
@@ -178,7 +178,7 @@ class _Bmc:
         """Have the BMC keep the boot device; one that cannot must get the order to start within 60 s."""
         status, _, errors = await self._run(KEEP_BOOT_DEVICE)
         if status != 0 and REFUSED not in errors:
-            raise HammerFailed(self._explain(errors))
+            raise self._failure(errors)
         if status != 0:
             log.info("%s keeps a boot device for 60 s only", self._name)
 
@@ -186,7 +186,7 @@ class _Bmc:
         """Run a command of ipmitool and return its output; raise HammerFailed with the reason if it fails."""
         status, output, errors = await self._run(words)
         if status != 0:
-            raise HammerFailed(self._explain(errors))
+            raise self._failure(errors)
         return output
 
     @property
@@ -226,6 +226,11 @@ class _Bmc:
         finally:
             status = await kill_group(process)
         return status, output.decode(errors="replace"), errors.decode(errors="replace")
+
+    def _failure(self, errors: str) -> HammerFailed:
+        """Return the failure that ipmitool printed. Without a session the BMC has heard nothing."""
+        kind = ControllerUnreachable if SILENT in errors else HammerFailed
+        return kind(self._explain(errors))
 
     def _explain(self, errors: str) -> str:
         """Return the reason of a failure, in words a person can act on, from what ipmitool printed."""

@@ -14,7 +14,7 @@ from rackwright.hammers.ports import HammerPorts
 
 SECONDS = 10.0
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-FIRST, SECOND, ASIDE = 1, 2, 8
+FIRST, SECOND, ASIDE, NO_INDEX = 1, 2, 8, -1
 NETWORK_CARD, DISK = "net0", "disk0"
 """Names of the devices, as the lab gives them."""
 
@@ -50,13 +50,16 @@ async def _execute(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, c
     raise ConnectionResetError("it hung up")
 
 
-def boot_order(first: str) -> list[dict[str, Any]]:
-    """Return the commands that make a machine boot from `first` at its next reset.
+def boot_order(first: str | None) -> list[dict[str, Any]]:
+    """Return the commands that make a machine boot from `first` at its next reset; None: as its firmware decides.
 
     Both devices are moved aside first, because no two devices may ever share a boot index.
     """
-    second = DISK if first == NETWORK_CARD else NETWORK_CARD
-    boot_indexes = [(first, ASIDE), (second, ASIDE + 1), (first, FIRST), (second, SECOND)]
+    if first is None:
+        boot_indexes = [(NETWORK_CARD, NO_INDEX), (DISK, NO_INDEX)]
+    else:
+        second = DISK if first == NETWORK_CARD else NETWORK_CARD
+        boot_indexes = [(first, ASIDE), (second, ASIDE + 1), (first, FIRST), (second, SECOND)]
     return [
         {
             "execute": "qom-set",

@@ -17,7 +17,7 @@ from requests.exceptions import RequestException
 
 from rackwright.domain.foreign import storable_text
 from rackwright.domain.machines.power import has_bmc_login
-from rackwright.hammers.base import BootDevice, Hammer, HammerFailed, HammerNode, Power
+from rackwright.hammers.base import BootDevice, ControllerUnreachable, Hammer, HammerFailed, HammerNode, Power
 from rackwright.hammers.controller_http import ControllerAdapter
 
 T = TypeVar("T")
@@ -99,12 +99,12 @@ class RedfishHammer(Hammer):
         turn = self._turns.setdefault(controller.address, asyncio.Lock())
         loop = asyncio.get_running_loop()
         ends = loop.time() + DEADLINE
+        adapter = ControllerAdapter(controller.root, loop, ends)
         try:
             async with asyncio.timeout_at(ends), turn:
-                adapter = ControllerAdapter(controller.root, loop, ends)
                 return await loop.run_in_executor(self._threads, _call, controller, adapter, do)
         except TimeoutError:
-            raise HammerFailed(f"the BMC of {node.name} did not answer within {DEADLINE:g} s") from None
+            raise _failure(adapter, f"the BMC of {node.name} did not answer within {DEADLINE:g} s") from None
 
 
 @dataclass(frozen=True)
@@ -150,9 +150,13 @@ def _call(controller: _Controller, adapter: ControllerAdapter, do: Callable[[Any
     except sushy.exceptions.AccessError:
         raise HammerFailed(f"{where} refuses the user name or the password") from None
     except (sushy.exceptions.SushyError, RequestException) as error:
-        raise HammerFailed(f"{where}: {_reason(error)}") from None
+        raise _failure(adapter, f"{where}: {_reason(error)}") from None
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:  # what sushy makes of nonsense
         raise HammerFailed(f"{where} answers what is no Redfish ({type(error).__name__}: {_reason(error)})") from error
+
+
+def _failure(adapter: ControllerAdapter, reason: str) -> HammerFailed:
+    return HammerFailed(reason) if adapter.has_answered else ControllerUnreachable(reason)
 
 
 def _reason(error: Exception) -> str:

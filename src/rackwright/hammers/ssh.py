@@ -1,7 +1,7 @@
 """The hammer for machines without a controller, over SSH to the system that runs. It is also the probe.
 
-It can restart a machine, and stop it for good; it cannot start one, nor choose what it boots from: the firmware of
-such a machine has to try the network first.
+It can restart a machine, and stop it for good; it cannot start one. It has UEFI boot from the network the next time;
+BIOS of such a machine has to try the network first.
 """
 
 import asyncio
@@ -33,6 +33,16 @@ from rackwright.reach.ssh_connections import (
 SECONDS = 20.0
 LOOK = "cat /proc/sys/kernel/random/boot_id; awk '$2 == \"/\" { print $1 }' /proc/mounts | tail -n 1"
 RESTART = "sync; (sleep 1; systemctl reboot || reboot -f) >/dev/null 2>&1 </dev/null &"
+NETWORK_NEXT = r"""
+command -v efibootmgr >/dev/null && entries=$(efibootmgr -v 2>/dev/null) || exit 0
+for entry in $(printf '%s\n' "$entries" | sed -n 's/^BootOrder: //p' | tr ',' ' '); do
+    printf '%s\n' "$entries" | grep -q "^Boot$entry\* .*MAC(" || continue
+    efibootmgr -q -n "$entry"
+    break
+done
+exit 0
+"""
+"""Have UEFI boot from the network the next time, by its first entry for a network card, which has a MAC in its path."""
 STOP = "sync; (sleep 1; systemctl poweroff || poweroff -f) >/dev/null 2>&1 </dev/null &"
 
 
@@ -83,7 +93,12 @@ class SshHammer(Hammer):
         self._connections.drop(node.id)
 
     async def boot_device(self, node: HammerNode, device: BootDevice) -> None:
-        """Do nothing: the firmware tries the network first, and what it is served there decides."""
+        """Set the network for the next boot, if the system can; what it is served there decides.
+
+        Without that, and for the disk, nothing is done: the firmware tries the network first, and is sent to the disk.
+        """
+        if device is BootDevice.NETWORK:
+            await self._run(node, NETWORK_NEXT)
 
     async def look(self, node: HammerNode) -> BootedSystem:
         words = (await self._run(node, LOOK, as_root=False)).split()

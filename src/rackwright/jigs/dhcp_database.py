@@ -56,9 +56,13 @@ class DhcpDatabaseJig(Jig):
         if served != state:
             return Outcome.failure(
                 f"Generation {state.generation} was published, but something else is served (generation "
-                f"{served.generation}, {len(served.hosts)} of {len(state.hosts)} nodes). Does somebody else configure "
-                "this DHCP server?"
+                f"{served.generation}, {len(served.v4.hosts)} of {len(state.v4.hosts)} nodes by IPv4, "
+                f"{len(served.v6.hosts)} of {len(state.v6.hosts)} by IPv6). Does somebody else configure this DHCP "
+                "server?"
             )
         await self._record_served(run.node_role_id, state.generation)
-        log(f"generation {state.generation}: {len(state.hosts)} nodes, {len(state.subnets)} subnets\n")
+        log(
+            f"generation {state.generation}: {len(state.v4.hosts)} nodes, {len(state.v4.subnets)} IPv4 subnets, "
+            f"{len(state.v6.subnets)} IPv6 subnets\n"
+        )
         return Outcome.success()

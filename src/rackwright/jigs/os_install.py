@@ -6,7 +6,6 @@ The jig does not wait: the attempt is a stored state machine that any server adv
 from typing import Self
 
 from rackwright.domain.attributes import MISSING, read_at_path
-from rackwright.domain.catalogue import JsonObject
 from rackwright.domain.runs import Outcome, Run
 from rackwright.jigs.base import Jig
 from rackwright.jigs.ports import JigPorts, OpenAttempt
@@ -15,16 +14,6 @@ from rackwright.reach.run_log import Log
 
 class BadInstall(Exception):
     """Something that the install needs is missing. The machine was not touched; the text says what to do."""
-
-
-def install_choices(run: Run) -> JsonObject:
-    """Return the choices of a run's install. If no disk is chosen, it is the first that discovery found."""
-    provisioner = run.input.get("provisioner")
-    choices = dict(provisioner) if isinstance(provisioner, dict) else {}
-    disks = run.input.get("disks")
-    if not choices.get("disk") and isinstance(disks, list) and disks and isinstance(disks[0], dict):
-        choices["disk"] = disks[0].get("name")
-    return choices
 
 
 class OsInstallJig(Jig):
@@ -44,7 +33,7 @@ class OsInstallJig(Jig):
         if target_os is MISSING or not isinstance(target_os, str) or not target_os:
             return Outcome.failure("No operating system is chosen: set provisioner-target-os on the deployment-role.")
         try:
-            await self._open_attempt(run, target_os, install_choices(run))
+            await self._open_attempt(run, target_os)
         except BadInstall as error:
             return Outcome.failure(str(error))
         return Outcome.accepted()

@@ -11,8 +11,8 @@ from typing import Protocol
 
 import httpx
 
-from rackwright.domain.catalogue import JsonObject
-from rackwright.domain.networks.dhcp import DhcpState
+from rackwright.domain.installs.node_network.living import NodeNetwork
+from rackwright.domain.networks.dhcp6 import DhcpStates
 from rackwright.domain.networks.dns import DnsState
 from rackwright.domain.runs import Outcome, Run
 from rackwright.reach.mesh_states import MeshStateRunner, ReadMembership
@@ -25,7 +25,7 @@ AssignAddresses = Callable[[Run, str], Awaitable[Sequence[str]]]
 InspectBoot = Callable[[], Awaitable[list[str]]]
 """Return what is served now to machines that boot, a line each; raise BootTrouble if something is missing."""
 
-ReadDhcpState = Callable[[int], Awaitable[DhcpState]]
+ReadDhcpState = Callable[[int], Awaitable[DhcpStates]]
 """(noderole): return the state that this boot provider is to serve now."""
 
 IsMember = Callable[[Run], Awaitable[bool]]
@@ -37,11 +37,17 @@ ReadDnsState = Callable[[], Awaitable[DnsState]]
 InspectNode = Callable[[int], Awaitable[bool]]
 """(node): check that a node is up, and return whether SSH was used for it; raise Unreachable if it is not up."""
 
-OpenAttempt = Callable[[Run, str, JsonObject], Awaitable[None]]
-"""(run, target OS, choices of the install, which stay as they are now): open an install attempt."""
+OpenAttempt = Callable[[Run, str], Awaitable[None]]
+"""(run, target OS): open an install attempt, in which all that the install does stays as it is now."""
+
+RecordAddress = Callable[[Run, str], Awaitable[None]]
+"""(run, address): record that the run's node answered at another address, to the host key that is known of it."""
 
 RecordServed = Callable[[int, int], Awaitable[None]]
 """(noderole, generation): record the generation that this provider serves now."""
+
+ResolveNodeNetwork = Callable[[Run], Awaitable[NodeNetwork]]
+"""(run): return the network that is wanted of the run's node; raise BadNodeNetwork if it cannot be had there."""
 
 FindScripts = Callable[[Run], Awaitable[Sequence[Path]]]
 """(run): return the scripts of the run's role."""
@@ -60,11 +66,11 @@ class BootProvider(Protocol):
         """Start the server if it does not run, and return a line about what runs."""
         ...
 
-    async def publish(self, state: DhcpState) -> None:
+    async def publish(self, state: DhcpStates) -> None:
         """Serve this state, and nothing else, from now on."""
         ...
 
-    async def served(self) -> DhcpState:
+    async def served(self) -> DhcpStates:
         """Return the state that is served now, asked of the server itself."""
         ...
 
@@ -95,6 +101,8 @@ class JigPorts:
     read_dhcp_state: ReadDhcpState
     boot_provider: BootProvider
     record_served: RecordServed
+    resolve_node_network: ResolveNodeNetwork
+    record_address: RecordAddress
     read_dns_state: ReadDnsState
     name_server: NameServer
     assign_addresses: AssignAddresses

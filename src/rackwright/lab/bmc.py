@@ -87,7 +87,7 @@ def create_bmc(machine: VirtualMachine, login: Login) -> FastAPI:
                 "BootSourceOverrideEnabled": "Once" if machine.boot_once else "Disabled",
                 "BootSourceOverrideTarget": sources[machine.boot_once] if machine.boot_once else "None",
                 "BootSourceOverrideTarget@Redfish.AllowableValues": ["None", *SOURCES],
-                "BootSourceOverrideMode": "UEFI" if machine.hardware.firmware == "uefi" else "Legacy",
+                "BootSourceOverrideMode": "UEFI" if machine.hardware.firmware.is_uefi else "Legacy",
             },
             "Actions": {
                 "#ComputerSystem.Reset": {

@@ -10,27 +10,39 @@ import logging
 import os
 import signal
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from rackwright.lab.network import SERVER
+from rackwright.lab.hardware import Firmware, Hardware, LabFailed
+from rackwright.lab.network import IPV4, IPV6, LabNetwork
 from rackwright.lab.rack import PORT, Rack, running_rack
 from rackwright.lab.relay import relay_both_ways
-from rackwright.lab.virtual import Firmware, Hardware, LabFailed
 
 
-async def _connect(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    await relay_both_ways((reader, writer), await asyncio.open_connection(SERVER, PORT))
+async def _connect(network: LabNetwork, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await relay_both_ways((reader, writer), await asyncio.open_connection(network.server, PORT))
 
 
 async def run_lab(folder: Path, settings: dict[str, Any]) -> None:
-    firmware = Firmware.UEFI if settings["uefi"] else Firmware.BIOS
-    hardware = [Hardware(number, firmware, settings["memory"]) for number in range(1, settings["machines"] + 1)]
+    hardware = [
+        Hardware(
+            number,
+            Firmware(settings["firmware"]),
+            settings["memory"],
+            disks=settings["disks"],
+            nics=settings["nics"],
+            tpm=settings["tpm"],
+            ipv6_only=settings["ipv6_only"],
+        )
+        for number in range(1, settings["machines"] + 1)
+    ]
+    network = IPV6 if settings["ipv6_only"] else IPV4
     home = folder / "home"
     home.mkdir()
     (home / "images").symlink_to(settings["images"])
-    async with running_rack(home, folder, hardware) as rack:
-        listener = await asyncio.start_unix_server(_connect, folder / "api")
+    async with running_rack(home, folder, hardware, network=network) as rack:
+        listener = await asyncio.start_unix_server(partial(_connect, network), folder / "api")
         async with listener:
             if settings["power_on"]:
                 await _power_on(rack)

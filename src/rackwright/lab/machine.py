@@ -7,6 +7,7 @@ repeated. It records what it executes, so that it notices two runs at the same t
 import asyncio
 import base64
 import contextlib
+import hashlib
 import json
 import logging
 import random
@@ -15,13 +16,14 @@ import uuid
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import httpx
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from rackwright.api.routes.machines.machines import SIGNATURE, registration_message
+from rackwright.domain.machines.install import SLEDGEHAMMER
 from rackwright.lab.lldp import in_base64, switch_frame
 
 log = logging.getLogger(__name__)
@@ -29,6 +31,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 SECRET_PATIENCE = 120.0
+DISK_BYTES = 512 * 10**9
 INSTALL_STAGES = ("partition", "download", "unpack", "bootloader")
 
 
@@ -110,6 +113,8 @@ class Machine:
         self.boot_id = ""
         self.bootenv = ""
         self.disk: str | None = None
+        self.contents: list[dict[str, object]] = []
+        """What is on its disk, as a machine reports it."""
         self._next_server = next_server
         self._client = client
         self._key = Ed25519PrivateKey.from_private_bytes(self.rng.randbytes(32))
@@ -161,8 +166,11 @@ class Machine:
         return line.removeprefix("# bootenv ")
 
     async def _serve(self) -> None:
-        """Act as sledgehammer or as the installed system: register, and send heartbeats until the machine is reset."""
-        if self._token is None:
+        """Act as sledgehammer or as the installed system: register, and send heartbeats until the machine is reset.
+
+        Sledgehammer registers at each boot: it looks at the hardware anew.
+        """
+        if self._token is None or self.bootenv == SLEDGEHAMMER:
             await self._until_answered(self._register)
         while True:
             try:
@@ -199,12 +207,18 @@ class Machine:
         self._token = response.json()["token"]
         self._heartbeat_seconds = response.json()["heartbeat"]
 
+    def disks(self) -> list[dict[str, object]]:
+        """Return the disk of the machine as discovery and the installer report it, with what is on it now."""
+        name = f"disk-{self.uuid[:8]}"
+        fingerprint = hashlib.sha256(json.dumps([name, self.contents]).encode()).hexdigest()
+        disk = {"name": name, "device": "vda", "bytes": DISK_BYTES, "serial": self.uuid[:8], "bus": "virtio"}
+        return [{**disk, "rotational": False, "contents": self.contents, "fingerprint": fingerprint}]
+
     def inventory(self) -> dict[str, object]:
-        disk = {"name": f"disk-{self.uuid[:8]}", "bytes": 512 * 10**9}
         return {
             "cpu": {"cores": 8, "architecture": "x86_64"},
             "memory": 32 * 1024**3,
-            "disks": [disk],
+            "disks": self.disks(),
             "links": [{"name": "eth0", "mac": self.mac, "up": True}],
             "lldp": {"eth0": in_base64(switch_frame(self.number))},
             "serial": f"SIM{self.number:06d}",
@@ -231,10 +245,15 @@ class Machine:
             return  # a file of the boot did not arrive: as any firmware does, the machine boots again
         secret = response.text
         try:
-            await self._until_answered(lambda: self._request("GET", "/api/v2/install/config", token=secret))
+            config = await self._until_answered(lambda: self._request("GET", "/api/v2/install/config", token=secret))
         except httpx.HTTPStatusError:
             await asyncio.Event().wait()
+        differs = self._find_difference(config.json())
+        if differs:
+            result = {"ok": False, "error": f"nothing was written: {differs}"}
+            return await self._report_install("/api/v2/install/result", result, secret)
         self.disk = None
+        self.contents = []
         for number, stage in enumerate(INSTALL_STAGES):
             await self._pause(self.behaviour.install / len(INSTALL_STAGES))
             percent = round(100 * (number + 1) / len(INSTALL_STAGES))
@@ -244,10 +263,24 @@ class Machine:
         ok = self.rng.random() >= self.behaviour.install_failure
         if ok:
             self.disk = target_os
+            self.contents = self._installed_contents()
             self.journal.installs += 1
-        await self._report_install(
-            "/api/v2/install/result", {"ok": ok, "error": "" if ok else "disk is on fire"}, secret
-        )
+        result = {"ok": ok, "error": "" if ok else "disk is on fire", "disks": self.disks()}
+        await self._report_install("/api/v2/install/result", result, secret)
+
+    def _find_difference(self, config: dict[str, Any]) -> str:
+        """Return how the disk differs from what was confirmed; an empty text if it does not, or nothing is on it."""
+        [disk] = self.disks()
+        planned = {wiped["name"]: wiped["fingerprint"] for wiped in config.get("wipes", ())}
+        if not disk["contents"] or planned.get(disk["name"]) == disk["fingerprint"]:
+            return ""
+        return f"planned were {', '.join(planned) or 'no disks'}, and here is {disk['name']} with other data"
+
+    def _installed_contents(self) -> list[dict[str, object]]:
+        """Return what an install puts on the disk: each makes a new file system."""
+        identity = str(uuid.uuid5(uuid.UUID(self.uuid), str(self.journal.installs)))
+        root = {"device": "vda1", "type": "ext4", "label": "root", "uuid": identity, "bytes": DISK_BYTES}
+        return [{"device": "vda", "type": "dos"}, root]
 
     async def _report_install(self, path: str, body: dict[str, object], secret: str) -> None:
         async def send() -> None:

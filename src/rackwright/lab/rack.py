@@ -18,9 +18,10 @@ from rackwright.client.awaited import AsyncApiClient
 from rackwright.client.errors import NoAnswer
 from rackwright.domain.catalogue import JsonObject
 from rackwright.lab.bmc import Login, create_bmc
-from rackwright.lab.network import BRIDGE, SERVER, add_tap, make_bridge
+from rackwright.lab.hardware import Hardware, check_programs
+from rackwright.lab.network import BRIDGE, IPV4, LabNetwork, add_tap, make_bridge
 from rackwright.lab.serving import Serving, in_this_process
-from rackwright.lab.virtual import Hardware, VirtualMachine, check_programs
+from rackwright.lab.virtual import VirtualMachine
 from rackwright.server.listener import listening
 from rackwright.server.settings import Options
 from rackwright.store.store import Store
@@ -28,27 +29,12 @@ from rackwright.store.store import Store
 log = logging.getLogger(__name__)
 
 PORT, MACHINE_PORT = 8090, 8091
-ADDRESS = f"http://{SERVER}:{PORT}"
 KERNEL_ARGUMENTS = "console=ttyS0 quiet no_timer_check panic=10"
 """Send the kernel's output to the serial line, where `lab console` shows it.
 
 An emulated timer is late when this computer is busy; the kernel takes it for a broken timer and panics, so the kernel
 is told not to check. A kernel that panics all the same starts again.
 """
-
-
-NETWORK = {
-    "name": "admin",
-    "category": "admin",
-    "description": "The machines of the lab",
-    "v4_subnet": "10.77.0.0/24",
-    "ranges": [
-        {"name": "admin", "use": "admin", "first": SERVER, "last": "10.77.0.9"},
-        {"name": "host", "use": "host", "first": "10.77.0.10", "last": "10.77.0.99"},
-        {"name": "strangers", "use": "dynamic", "first": "10.77.0.100", "last": "10.77.0.199"},
-    ],
-}
-"""The network that DHCP serves: strangers get an address of the last range, accepted machines one of their own."""
 
 
 @dataclass(frozen=True)
@@ -98,30 +84,35 @@ class Rack:
 
 @asynccontextmanager
 async def running_rack(
-    home: Path, folder: Path, hardware: Sequence[Hardware], serving: Serving = in_this_process, **others: Any
+    home: Path,
+    folder: Path,
+    hardware: Sequence[Hardware],
+    serving: Serving = in_this_process,
+    network: LabNetwork = IPV4,
+    **others: Any,
 ) -> AsyncIterator[Rack]:
     """Run a server and its machines, which are off at first. `home`: the server's; `folder`: the machines' files."""
-    check_programs({machine.firmware for machine in hardware})
+    check_programs(hardware)
     options = Options(
         home,
-        host=SERVER,
+        host=network.server,
         port=PORT,
         insecure_http=True,
-        provision_address=SERVER,
+        provision_address=[network.server],
         provision_port=MACHINE_PORT,
         provision_interface=BRIDGE,
         dhcp_interfaces=[BRIDGE],
-        dns_address=SERVER,
+        dns_address=network.server,
         kernel_arguments=KERNEL_ARGUMENTS,
         **others,
     )
     async with AsyncExitStack() as stack:
-        await make_bridge()
+        await make_bridge(network)
         store = await stack.enter_async_context(serving(options))
         machines = [await _add_machine(stack, machine, folder) for machine in hardware]
-        api = await stack.enter_async_context(AsyncApiClient(access_of_home(ADDRESS, home)))
+        api = await stack.enter_async_context(AsyncApiClient(access_of_home(f"http://{network.host}:{PORT}", home)))
         rack = Rack(store, machines, api)
-        await api.post("/networks", NETWORK)
+        await api.post("/networks", network.settings)
         registering = asyncio.create_task(rack.register_bmcs())
         try:
             yield rack
@@ -132,9 +123,10 @@ async def running_rack(
 
 
 async def _add_machine(stack: AsyncExitStack, hardware: Hardware, folder: Path) -> RackedMachine:
-    tap = f"tap{hardware.number}"
-    await add_tap(tap)
-    machine = VirtualMachine(hardware, folder / hardware.name, tap)
+    taps = [f"tap{hardware.number}", *(f"tap{hardware.number}-{nic}" for nic in range(1, hardware.nics))]
+    for tap in taps:
+        await add_tap(tap)
+    machine = VirtualMachine(hardware, folder / hardware.name, taps)
     stack.push_async_callback(machine.off)
     login = Login("admin", secrets.token_urlsafe(12))
     bmc = await stack.enter_async_context(listening(create_bmc(machine, login)))

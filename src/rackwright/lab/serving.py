@@ -11,9 +11,10 @@ from rackwright.api.app import create_app
 from rackwright.child_process import ChildProcess, output_tail
 from rackwright.client.access import Access
 from rackwright.client.awaited import AsyncApiClient
-from rackwright.lab.virtual import LabFailed
+from rackwright.lab.hardware import LabFailed
 from rackwright.server.composition import running_server
 from rackwright.server.listener import listening
+from rackwright.server.running_servers import local_url
 from rackwright.server.settings import PREFIX, Options
 from rackwright.store.db.database import open_database
 from rackwright.store.db.vault import load_vault
@@ -56,7 +57,7 @@ class ServerProcess:
         self._process = await ChildProcess.start(
             command, self.log, environment=os.environ | _environment(self._options)
         )
-        address = f"http://{self._options.host}:{self._options.port}"
+        address = local_url("http", self._options.host, self._options.port)
         async with asyncio.timeout(STARTING_SECONDS), AsyncApiClient(Access(address), timeout=30) as api:
             if not await self._process.wait_ready(api.is_ready, every=0.1):
                 raise LabFailed(f"The server of the lab ended by itself: {output_tail(self.log)}")

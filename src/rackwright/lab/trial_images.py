@@ -5,6 +5,7 @@ Tests and benchmarks need the images of this very source. A person builds their 
 
 import fcntl
 import hashlib
+from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
 
@@ -24,8 +25,10 @@ def recipe_digest(image: str) -> str:
     return digest.hexdigest()
 
 
-def cached_images(home: Path, system: str, say: Say) -> Shelf:
-    """Return a shelf below `home` with sledgehammer and a system, for virtual machines.
+def cached_images(home: Path, system: str, say: Say, packages: Sequence[str] = ()) -> Shelf:
+    """Return a shelf below `home` with sledgehammer and a system with `packages`, for virtual machines.
+
+    cloud-init, which images have otherwise, is left out unless it is among them: it makes an image a third larger.
 
     Missing or outdated images are built first. If several processes call this, one of them builds and the others wait.
     """
@@ -35,9 +38,23 @@ def cached_images(home: Path, system: str, say: Say) -> Shelf:
         fcntl.flock(lock, fcntl.LOCK_EX)
         for name in (sledgehammer.NAME, system):
             digest_file = home / f"{name}.recipe"
-            if not _has(shelf, name) or not digest_file.exists() or digest_file.read_text() != recipe_digest(name):
-                _build(shelf, name, say)
-                digest_file.write_text(recipe_digest(name))
+            recipe = " ".join([recipe_digest(name), *(packages if name == system else ())])
+            if not _has(shelf, name) or not digest_file.exists() or digest_file.read_text() != recipe:
+                _build(shelf, name, say, packages)
+                digest_file.write_text(recipe)
+    return shelf
+
+
+def cached_hardware_image(home: Path, say: Say) -> Shelf:
+    """Return a shelf below `home` with a sledgehammer for real hardware, which has drivers that virtual ones lack."""
+    home.mkdir(parents=True, exist_ok=True)
+    shelf = Shelf(home)
+    with (home / "images.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        digest_file, recipe = home / f"{sledgehammer.NAME}.recipe", recipe_digest(sledgehammer.NAME)
+        if not _has(shelf, sledgehammer.NAME) or not digest_file.exists() or digest_file.read_text() != recipe:
+            sledgehammer.build(shelf, Source(sledgehammer.SUITE), Kernel.GENERIC, say)
+            digest_file.write_text(recipe)
     return shelf
 
 
@@ -49,8 +66,9 @@ def _has(shelf: Shelf, name: str) -> bool:
     return True
 
 
-def _build(shelf: Shelf, name: str, say: Say) -> None:
+def _build(shelf: Shelf, name: str, say: Say, packages: Sequence[str]) -> None:
     if name == sledgehammer.NAME:
         sledgehammer.build(shelf, Source(sledgehammer.SUITE), Kernel.CLOUD, say)
     else:
-        systems.build(shelf, name, None, Kernel.CLOUD, say)
+        without = [package for package in systems.OPTIONAL if package not in packages]
+        systems.build(shelf, name, None, systems.Choice(Kernel.CLOUD, packages, without), say)

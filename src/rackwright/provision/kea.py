@@ -1,101 +1,80 @@
-"""ISC Kea as this host's DHCP server: run as a child process, configured over its control socket, and read back.
+"""ISC Kea as this host's DHCP servers, one a family: run as child processes, configured over their control sockets, and
+read back.
 
-Its configuration is always replaced whole. Without an interface to serve on, no Kea is run, and the published state is
-only remembered: so a host in a network with another DHCP server never answers by accident.
+Their configuration is always replaced whole. Without an interface to serve on, no Kea is run, and the published state
+is only remembered: so a host in a network with another DHCP server never answers by accident. The DHCPv6 server, and
+the relay through which it hears machines, are run once there is an IPv6 subnet to serve.
 """
 
 import asyncio
+import hashlib
 import json
-from collections.abc import Sequence
+import socket
+import sys
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from ipaddress import IPv4Address
+from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
 from typing import Any
 
 from rackwright.domain.networks.dhcp import DhcpState, KeaHost, check_interface, parse_kea_config, render_kea_config
+from rackwright.domain.networks.dhcp6 import (
+    KEA_PORT,
+    RELAY_PORT,
+    Dhcp6State,
+    DhcpStates,
+    Kea6Host,
+    parse_kea6_config,
+    render_kea6_config,
+)
+from rackwright.domain.networks.networks import Address
 from rackwright.private_files import make_private_folder, write_private_file
 from rackwright.provision.daemon import Daemon, DaemonFailed, socket_path
 from rackwright.provision.host_addresses import own_addresses
+from rackwright.provision.served_subnets import read_subnets, subnets_file, write_subnets
 
 PROGRAM = "kea-dhcp4"
+PROGRAM6 = "kea-dhcp6"
 ANSWER_TIME = 60.0
 
 
-class Kea:
-    """The DHCP server of this host, by Kea; a boot provider."""
+class KeaProcess:
+    """One Kea: its process, its files and its control socket."""
 
     def __init__(
-        self,
-        home: Path,
-        interfaces: Sequence[str] = (),
-        http_port: int = 80,
-        dns: IPv4Address | None = None,
-        *,
-        program: str = PROGRAM,
-        launcher: Sequence[str] = (),
+        self, command: Sequence[str], folder: Path, config: Path, empty_config: Callable[[], dict[str, Any]]
     ) -> None:
-        """`launcher`: the command that runs the program, such as `ip netns exec NAME`, to serve in another
-        namespace."""
-        self.folder = home / "kea"
-        self._interfaces = tuple(check_interface(name) for name in interfaces)
-        self._launcher = tuple(launcher)
-        self._socket = socket_path(self.folder, "control")
-        self._config = self.folder / "kea-dhcp4.json"
-        self._place = KeaHost(
-            str(self._socket), str(self.folder / "leases4.csv"), self._interfaces, http_port=http_port, dns=dns
-        )
-        self._published = DhcpState()
-        environment = {"KEA_PIDFILE_DIR": str(self.folder), "KEA_LOCKFILE_DIR": str(self.folder)}
+        """`empty_config`: returns a configuration that serves nothing, which Kea starts with on any host."""
+        self._folder = folder
+        self._config = config
+        self._empty_config = empty_config
+        self._socket = socket_path(folder, "control")
         self.daemon = Daemon(
-            [*launcher, program, "-c", str(self._config)],
-            self.folder,
+            [*command, "-c", str(config)],
+            folder,
             self._socket,
             self._is_answering,
-            environment=environment,
+            environment={"KEA_PIDFILE_DIR": str(folder), "KEA_LOCKFILE_DIR": str(folder)},
             on_failed_start=self._write_empty_config,
         )
 
-    @property
-    def serves(self) -> bool:
-        """Whether this host serves DHCP at all."""
-        return bool(self._interfaces)
-
-    # --- the interface of boot providers
-
     async def start(self) -> str:
-        """Start Kea if it does not run, and return a description of what runs."""
-        if not self.serves:
-            return "this server has no interface to serve DHCP on (--dhcp-interface)"
+        """Start Kea if it does not run, and return its version."""
         if not self.daemon.running:
             self._prepare_files()
         await self.daemon.ensure_ready()
-        version = await self._send("version-get")
-        return f"Kea {version.get('text')} on {', '.join(self._interfaces)}"
+        return str((await self._send("version-get")).get("text"))
 
-    async def publish(self, state: DhcpState) -> None:
-        """Serve exactly `state` from now on."""
-        self._published = state
-        if not self.serves:
-            return
-        await self.start()
-        host = await own_addresses(self._launcher)
-        served = tuple(
-            address for name, address in host if name in self._interfaces and isinstance(address, IPv4Address)
-        )
-        config = render_kea_config(state, replace(self._place, addresses=served))
+    async def configure(self, config: dict[str, Any]) -> None:
+        """Replace the whole configuration, also for the next start."""
         await self._send_checked("config-test", config)
         await self._send_checked("config-set", config)
         self._write(config)
 
-    async def served(self) -> DhcpState:
-        """Return the state that is served now, read from Kea itself."""
-        if not self.serves:
-            return self._published
-        response = await self._send_checked("config-get")
-        return parse_kea_config(response["arguments"])
-
-    async def stop(self) -> None:
-        await self.daemon.stop()
+    async def configuration(self) -> dict[str, Any]:
+        """Return the configuration that Kea runs with, asked of Kea itself."""
+        config: dict[str, Any] = (await self._send_checked("config-get"))["arguments"]
+        return config
 
     # --- files
 
@@ -104,13 +83,13 @@ class Kea:
 
         Kea starts with the last one, so that after a crash it serves at once.
         """
-        make_private_folder(self.folder)
+        make_private_folder(self._folder)
         if not self._config.exists():
             self._write_empty_config()
 
     def _write_empty_config(self) -> None:
         """Let Kea start without anything to serve: its last configuration may no longer fit this host."""
-        self._write(render_kea_config(DhcpState(), replace(self._place, interfaces=())))
+        self._write(self._empty_config())
 
     def _write(self, config: dict[str, Any]) -> None:
         write_private_file(self._config, json.dumps(config).encode())
@@ -149,3 +128,135 @@ class Kea:
         except ValueError:
             raise DaemonFailed(f"Kea ended in the middle of its answer to {command}.") from None
         return response
+
+
+def _boot_addresses6(addresses: Sequence[Address]) -> tuple[IPv6Address, ...] | None:
+    """Return the IPv6 addresses at which machines find what they boot; None if that is all of this host's."""
+    own = tuple(address for address in addresses if isinstance(address, IPv6Address))
+    return None if not addresses or any(address.is_unspecified for address in own) else own
+
+
+class Kea:
+    """The DHCP servers of this host, by Kea; a boot provider."""
+
+    def __init__(
+        self,
+        home: Path,
+        interfaces: Sequence[str] = (),
+        http_port: int = 80,
+        dns: Address | None = None,
+        *,
+        program: str = PROGRAM,
+        program6: str = PROGRAM6,
+        launcher: Sequence[str] = (),
+        boot_addresses: Sequence[Address] = (),
+    ) -> None:
+        """`launcher`: the command that runs the programs, such as `ip netns exec NAME`, to serve in another
+        namespace. `boot_addresses`: where machines find what they boot; without any, at all of this host's."""
+        self._interfaces = tuple(check_interface(name) for name in interfaces)
+        self._launcher = tuple(launcher)
+        self._published = DhcpStates()
+        folder = home / "kea"
+        self._host = KeaHost(
+            str(socket_path(folder, "control")),
+            str(folder / "leases4.csv"),
+            self._interfaces,
+            http_port=http_port,
+            dns=dns if isinstance(dns, IPv4Address) else None,
+            boots=not boot_addresses or any(isinstance(address, IPv4Address) for address in boot_addresses),
+        )
+        self._kea4 = KeaProcess(
+            [*launcher, program],
+            folder,
+            folder / "kea-dhcp4.json",
+            lambda: render_kea_config(DhcpState(), replace(self._host, interfaces=())),
+        )
+        self._folder6 = home / "kea6"
+        self._subnets = subnets_file(home)
+        self._host6 = Kea6Host(
+            str(socket_path(self._folder6, "control")),
+            str(self._folder6 / "leases6.csv"),
+            self._server_id(home),
+            http_port=http_port,
+            dns=dns if isinstance(dns, IPv6Address) else None,
+            boot_addresses=_boot_addresses6(boot_addresses),
+        )
+        self._kea6 = KeaProcess(
+            [*launcher, program6, "-p", str(KEA_PORT), "-P", str(RELAY_PORT)],
+            self._folder6,
+            self._folder6 / "kea-dhcp6.json",
+            lambda: render_kea6_config(Dhcp6State(), self._host6),
+        )
+        self._relay = self._make_relay(home / "dhcp6-relay")
+
+    @staticmethod
+    def _server_id(home: Path) -> str:
+        """Return what the DHCPv6 server calls itself: of this host and home, so that it stays the same."""
+        return "02" + hashlib.sha256(f"{socket.gethostname()} {home}".encode()).hexdigest()[:10]
+
+    def _make_relay(self, folder: Path) -> Daemon:
+        ready = folder / "ready.pid"  # removed, as all files of this kind, before the relay is started
+
+        async def is_up() -> bool:
+            return await asyncio.to_thread(ready.exists)
+
+        command = [sys.executable, "-m", "rackwright.provision.dhcp6_relay", "--subnets", str(self._subnets)]
+        return Daemon(
+            [*self._launcher, *command, "--ready", str(ready), *self._interfaces], folder, folder / "relay", is_up
+        )
+
+    @property
+    def serves(self) -> bool:
+        """Whether this host serves DHCP at all."""
+        return bool(self._interfaces)
+
+    @property
+    def daemons(self) -> tuple[Daemon, ...]:
+        """The daemons that have to be told again what to serve after they died."""
+        return self._kea4.daemon, self._kea6.daemon
+
+    # --- the interface of boot providers
+
+    async def start(self) -> str:
+        """Start the daemons that do not run, and return a description of what runs."""
+        if not self.serves:
+            return "this server has no interface to serve DHCP on (--dhcp-interface)"
+        version = await self._kea4.start()
+        families = "DHCPv4"
+        if await asyncio.to_thread(read_subnets, self._subnets):
+            await self._start6()
+            families = "DHCPv4 and DHCPv6"
+        return f"Kea {version} on {', '.join(self._interfaces)}: {families}"
+
+    async def _start6(self) -> None:
+        await self._kea6.start()
+        await self._relay.ensure_ready()
+
+    async def publish(self, state: DhcpStates) -> None:
+        """Serve exactly `state` from now on."""
+        self._published = state
+        if not self.serves:
+            return
+        await self.start()
+        served = [address for name, address in await own_addresses(self._launcher) if name in self._interfaces]
+        v4 = tuple(address for address in served if isinstance(address, IPv4Address))
+        v6 = tuple(address for address in served if isinstance(address, IPv6Address))
+        await self._kea4.configure(render_kea_config(state.v4, replace(self._host, addresses=v4)))
+        if state.v6.subnets:
+            await self._start6()
+        if self._kea6.daemon.running:
+            await self._kea6.configure(render_kea6_config(state.v6, replace(self._host6, addresses=v6)))
+            await asyncio.to_thread(write_subnets, self._subnets, [subnet.subnet for subnet in state.v6.subnets])
+
+    async def served(self) -> DhcpStates:
+        """Return the state that is served now, read from Kea itself."""
+        if not self.serves:
+            return self._published
+        v4 = parse_kea_config(await self._kea4.configuration())
+        if not await asyncio.to_thread(read_subnets, self._subnets):
+            return DhcpStates(v4)
+        return DhcpStates(v4, parse_kea6_config(await self._kea6.configuration()))
+
+    async def stop(self) -> None:
+        for daemon in (self._relay, self._kea6.daemon, self._kea4.daemon):
+            await daemon.stop()

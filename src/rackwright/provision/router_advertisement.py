@@ -1,4 +1,9 @@
-"""Sending empty router advertisements, for which iPXE would otherwise wait 16 s: no prefix, no router, lifetime 0.
+"""Sending router advertisements, which tell machines whether there is DHCPv6, and which addresses are on their link.
+
+Where an IPv6 subnet is served, they say: addresses come from DHCPv6 (the flags M and O), and the subnet is on this
+link, which no DHCPv6 answer says. Nobody makes an address of a prefix: every address is one that the server knows.
+Elsewhere they say nothing: iPXE would otherwise wait 16 s for them. This host is never advertised as a router
+(lifetime 0): the routers of a network do that themselves.
 
 Every advertisement reaches all machines, so one answers all the machines that asked of late, however many they are.
 """
@@ -8,8 +13,12 @@ import contextlib
 import logging
 import socket
 import struct
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
+from ipaddress import IPv6Network
+from pathlib import Path
+
+from rackwright.provision.served_subnets import read_subnets, server_addresses
 
 log = logging.getLogger(__name__)
 
@@ -17,12 +26,37 @@ SOLICITATION, ADVERTISEMENT = 133, 134
 HOP_LIMIT = 255
 """The hop limit of every neighbour discovery packet: one that came from farther away has less, and is ignored."""
 ALL_NODES, ALL_ROUTERS = "ff02::1", "ff02::2"
-EMPTY_ADVERTISEMENT = struct.pack("!BBHBBHII", ADVERTISEMENT, 0, 0, 64, 0, 0, 0, 0)
-"""The kernel fills in the checksum."""
+MANAGED, OTHER = 0x80, 0x40
+"""Flags of an advertisement: addresses, and all else, come from DHCPv6."""
+PREFIX_OPTION, ON_LINK = 3, 0x80
+VALID_SECONDS, PREFERRED_SECONDS = 30 * 86400, 7 * 86400
+"""How long a subnet stays on the link without another advertisement: the defaults of RFC 4861."""
+EVERY = 200.0
+"""Seconds between two advertisements that nobody asked for, where a subnet is served."""
 PAUSE = 1.0
 """Seconds between two advertisements at least."""
 MOST_AT_ONCE = 1000
 """Packets that are taken from the kernel before other tasks have a turn."""
+
+
+def advertisement(subnets: Iterable[IPv6Network]) -> bytes:
+    """Return the advertisement of a link on which these subnets are served. The kernel fills in the checksum."""
+    prefixes = [
+        struct.pack(
+            "!BBBBIII16s",
+            *(PREFIX_OPTION, 4, subnet.prefixlen, ON_LINK, VALID_SECONDS, PREFERRED_SECONDS, 0),
+            subnet.network_address.packed,
+        )
+        for subnet in subnets
+    ]
+    flags = MANAGED | OTHER if prefixes else 0
+    return struct.pack("!BBHBBHII", ADVERTISEMENT, 0, 0, 64, flags, 0, 0, 0) + b"".join(prefixes)
+
+
+def _served_on(interface: str, subnets: Path | None) -> list[IPv6Network]:
+    if subnets is None:
+        return []
+    return list(dict.fromkeys(subnet for _, subnet in server_addresses(interface, read_subnets(subnets))))
 
 
 def _open_socket(interface: str) -> socket.socket:
@@ -66,18 +100,42 @@ async def _answer(raw: socket.socket, interface: str, send: Callable[[], Awaitab
         await asyncio.sleep(PAUSE)
 
 
+async def _repeat(send_if_served: Callable[[], Awaitable[None]]) -> None:
+    """Advertise for ever, unasked: subnets are there for machines that were on before them, and stay there."""
+    while True:
+        with contextlib.suppress(OSError):  # those that ask log it
+            await send_if_served()
+        await asyncio.sleep(EVERY)
+
+
 @asynccontextmanager
-async def advertising(interface: str) -> AsyncIterator[None]:
-    """Answer router solicitations on one interface while the context is open."""
+async def advertising(interface: str, subnets: Path | None = None) -> AsyncIterator[None]:
+    """Advertise on one interface, and answer router solicitations there, while the context is open.
+
+    `subnets`: the file with the IPv6 subnets that this host serves, read for each advertisement; None: it serves none.
+    """
     loop = asyncio.get_running_loop()
     with _open_socket(interface) as raw:
 
-        async def send() -> None:
-            await loop.sock_sendto(raw, EMPTY_ADVERTISEMENT, (ALL_NODES, 0, 0, socket.if_nametoindex(interface)))
+        async def send(served: list[IPv6Network]) -> None:
+            scope = socket.if_nametoindex(interface)
+            await loop.sock_sendto(raw, advertisement(served), (ALL_NODES, 0, 0, scope))
 
-        task = asyncio.create_task(_answer(raw, interface, send), name=f"router advertisement on {interface}")
+        async def answer() -> None:
+            await send(_served_on(interface, subnets))
+
+        async def send_if_served() -> None:
+            served = _served_on(interface, subnets)
+            if served:
+                await send(served)
+
+        tasks = [
+            asyncio.create_task(_answer(raw, interface, answer), name=f"router advertisement on {interface}"),
+            asyncio.create_task(_repeat(send_if_served), name=f"repeated router advertisement on {interface}"),
+        ]
         try:
             yield
         finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)

@@ -8,8 +8,9 @@ can be set, by one packet in another server's name, to exchange errors with that
 """
 
 import asyncio
+import io
 import logging
-import os
+import socket
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -19,9 +20,12 @@ from typing import BinaryIO, cast
 
 log = logging.getLogger(__name__)
 
-Address = tuple[str, int]
-Files = Callable[[], Mapping[str, Path]]
-"""Returns the map of all files that are served: name -> file."""
+Address = tuple[str, int] | tuple[str, int, int, int]
+"""Host and port and, for IPv6, flow and scope, as sockets have them."""
+Content = Path | bytes
+"""What is served under a name: a file, or the bytes themselves."""
+Files = Callable[[], Mapping[str, Content]]
+"""Returns the map of all that is served, by name."""
 
 RRQ, WRQ, DATA, ACK, ERROR, OACK = 1, 2, 3, 4, 5, 6
 REQUESTS = (RRQ, WRQ)
@@ -75,6 +79,13 @@ def negotiate_options(options: Mapping[str, str], size: int) -> dict[str, str]:
 
 def error_packet(code: int, text: str) -> bytes:
     return ERROR.to_bytes(2, "big") + code.to_bytes(2, "big") + text.encode() + b"\0"
+
+
+def size_of(file: BinaryIO) -> int:
+    """Return the size of an open file, which is at its beginning afterwards."""
+    size = file.seek(0, io.SEEK_END)
+    file.seek(0)
+    return size
 
 
 class _Transfer(asyncio.DatagramProtocol):
@@ -147,15 +158,15 @@ class TftpServer(asyncio.DatagramProtocol):
         if request is None:
             self._answer(error_packet(ILLEGAL, "only reading, as octets"), addr)
             return
-        path = self._files().get(request.name.lstrip("/"))
-        if path is None:
+        content = self._files().get(request.name.lstrip("/"))
+        if content is None:
             log.info("tftp: %s asked for %r, which is not served", addr[0], request.name[:80])
             self._answer(error_packet(NOT_FOUND, "no such file"), addr)
             return
         if not self._make_room(addr[0]):
             return  # it asks again by itself
         record = _TransferRecord(addr[0], asyncio.get_running_loop().time())
-        task = asyncio.create_task(self._transfer(path, request, addr, record), name=f"tftp {addr[0]}")
+        task = asyncio.create_task(self._transfer(content, request, addr, record), name=f"tftp {addr[0]}")
         self._transfers[task] = record
         task.add_done_callback(lambda ended: self._transfers.pop(ended, None))
 
@@ -193,18 +204,18 @@ class TftpServer(asyncio.DatagramProtocol):
         assert self._transport is not None
         self._transport.sendto(packet, to)
 
-    async def _transfer(self, path: Path, request: Request, client: Address, record: _TransferRecord) -> None:
+    async def _transfer(self, content: Content, request: Request, client: Address, record: _TransferRecord) -> None:
         try:
-            with path.open("rb") as file:
+            with content.open("rb") if isinstance(content, Path) else io.BytesIO(content) as file:
                 await self._deliver(file, request, client, record)
         except OSError as error:
-            log.warning("tftp: %s for %s: %s", path.name, client[0], error)
+            log.warning("tftp: %s for %s: %s", request.name[:80], client[0], error)
 
     async def _deliver(self, file: BinaryIO, request: Request, client: Address, record: _TransferRecord) -> None:
-        options = negotiate_options(request.options, os.fstat(file.fileno()).st_size)
+        options = negotiate_options(request.options, size_of(file))
         loop = asyncio.get_running_loop()
         transport, transfer = await loop.create_datagram_endpoint(
-            lambda: _Transfer(client, record.note_acknowledged), local_addr=(self._host, 0), remote_addr=client
+            lambda: _Transfer(client, record.note_acknowledged), sock=_connected_socket(self._host, client)
         )
         try:
             if options:
@@ -221,6 +232,20 @@ class TftpServer(asyncio.DatagramProtocol):
                     return
         finally:
             transport.close()
+
+
+def _connected_socket(host: str, client: Address) -> socket.socket:
+    """Return a socket of a free port, for one client. Made here, because asyncio would forget a client's scope."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    connected = socket.socket(family, socket.SOCK_DGRAM)
+    try:
+        connected.setblocking(False)
+        connected.bind((host, 0))
+        connected.connect(client)
+    except OSError:
+        connected.close()
+        raise
+    return connected
 
 
 @asynccontextmanager

@@ -159,6 +159,15 @@ class Connections:
             pooled.users -= 1
             self._release(node_id, pooled)
 
+    def apart(self, deadline: float) -> "Connections":
+        """Return other connections with the same key, which are shared with nobody and record no host key.
+
+        For an address at which a node only may be: another key there says nothing about the node.
+        """
+        return Connections(
+            self._key, HostKeyWatch(_ignore_key, _ignore_key), limit=0, deadline=deadline, keepalive=self._keepalive
+        )
+
     def drop(self, node_id: int) -> None:
         """Close the node's connection at once, with all that runs over it."""
         pooled = self._pool.pop(node_id, None)
@@ -365,6 +374,10 @@ class _HostKeyClient(asyncssh.SSHClient):
             f" If the machine got a new key on purpose, pin that one: {pin}; if not, something else answers at its"
             " address."
         )
+
+
+async def _ignore_key(node_id: int, key: str) -> None:
+    """Take a host key that nobody is to be told of."""
 
 
 def _close(pooled: _PooledConnection) -> None:

@@ -30,6 +30,7 @@ async def working_in_background(server: Server, options: Options, mesh: MeshClie
     until_stopped: dict[str, Callable[[], Awaitable[None]]] = {"annealer": annealer.run, "hooks": server.hooks.run}
     until_cancelled: dict[str, Callable[[], Awaitable[None]]] = {
         "installs": server.installs.run,
+        "power orders": server.power_orders.run,
         "providers": server.providers.run,
         "watch": watch.run,
         "powersave": powersave.run,

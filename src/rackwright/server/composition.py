@@ -11,13 +11,14 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
-from ipaddress import IPv4Address, ip_address
+from ipaddress import IPv4Address, IPv6Address, ip_address
 
 import httpx
 
 from rackwright.annealer.annealer import Annealer, Pace
 from rackwright.annealer.hooks import HookDispatcher, HookPace
 from rackwright.annealer.installs import InstallAdvancer
+from rackwright.annealer.power_orders import PowerOrders
 from rackwright.annealer.providers import ProviderDaemon, ProviderRefresher
 from rackwright.annealer.reachability import ReachabilityCheck
 from rackwright.annealer.role_files import RoleFiles
@@ -30,6 +31,7 @@ from rackwright.barclamps.loader import built_in
 from rackwright.jigs.registry import kinds_that_run_files, make_jigs
 from rackwright.mesh.client import MeshClient
 from rackwright.provision import kea, knot
+from rackwright.provision.images.cloud_init_schema import read_schema
 from rackwright.provision.images.shelf import Shelf
 from rackwright.server.background_work import working_in_background
 from rackwright.server.first_admin import create_first_admin
@@ -129,14 +131,16 @@ async def _composed(
     claimant = Claimant(
         f"{host_name()}:{os.getpid()}", await _own_node_id(store), options.lease, kinds_that_run_files()
     )
-    shelf = Shelf(options.home)
+    shelf = Shelf(options.home, options.image_signing_keys)
     dhcp = kea.Kea(
         options.home,
         options.dhcp_interfaces,
         options.port if has_simulated_machines(options) else options.provision_port,
         dns=_dns_server(options),
         program=options.kea,
+        program6=options.kea6,
         launcher=options.launcher,
+        boot_addresses=[ip_address(address) for address in options.provision_address],
     )
     dns = knot.Knot(
         options.home,
@@ -147,6 +151,8 @@ async def _composed(
         launcher=options.launcher,
     )
     images = shelf if options.provision_address else None
+    if images is not None:
+        store.read_cloud_init = partial(read_schema, images)
     ports = ServerPorts(store, options.home, claimant.node_id, images, dhcp, dns, options.launcher, mesh=mesh)
     ports.check_boot = make_boot_check(shelf, options)
     await _remove_unused_files(store, ports.files)
@@ -157,7 +163,7 @@ async def _composed(
         transitions = RoleTransitions(store, workers, ports.files)
         jigs = make_jigs(ports.jig_ports(transitions, http if options.lab else None, look))
         provided = [
-            ProviderDaemon(dhcp.daemon, "provisioner-dhcp-server", PROVIDER_ROLE),
+            *(ProviderDaemon(daemon, "provisioner-dhcp-server", PROVIDER_ROLE) for daemon in dhcp.daemons),
             ProviderDaemon(dns.daemon, "dns-server", "dns-database"),
         ]
         hooks = HookDispatcher(store, workers, ports.files, jigs, claimant.worker, HookPace(lease=options.lease))
@@ -169,6 +175,7 @@ async def _composed(
                 VetoedChanges(store, workers, ports.files),
                 hooks,
                 InstallAdvancer(store, reach, options.tick, options.lease),
+                PowerOrders(store, reach, claimant.worker),
                 shelf,
                 ProviderRefresher(store, claimant.node_id or NO_NODE, provided, options.lease),
                 heartbeat=options.heartbeat,
@@ -210,7 +217,8 @@ def _api_policy(options: Options) -> Policy:
     )
 
 
-def _dns_server(options: Options) -> IPv4Address | None:
-    """Return where machines find the names of nodes; None if DHCP cannot tell them (IPv6, or another port than 53)."""
-    address = None if options.dns_address is None else ip_address(options.dns_address)
-    return address if isinstance(address, IPv4Address) and options.dns_port == 53 else None
+def _dns_server(options: Options) -> IPv4Address | IPv6Address | None:
+    """Return where machines find the names of nodes; None if DHCP cannot tell them (another port than 53)."""
+    if options.dns_address is None or options.dns_port != 53:
+        return None
+    return ip_address(options.dns_address)

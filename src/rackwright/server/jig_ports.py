@@ -8,6 +8,7 @@ import contextlib
 import logging
 import socket
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from ipaddress import ip_address
 from pathlib import Path
 from typing import TypeVar
@@ -16,20 +17,24 @@ import asyncssh
 import httpx
 
 from rackwright.annealer.role_files import RoleFiles
-from rackwright.domain.catalogue import JsonObject
-from rackwright.domain.machines.install import SLEDGEHAMMER
+from rackwright.domain.catalogue import Json, JsonObject
+from rackwright.domain.installs.node_network.living import NodeNetwork
+from rackwright.domain.installs.resolve import ResolvedInstall, resolve_install
+from rackwright.domain.installs.wipes import find_unconfirmed, name_data
 from rackwright.domain.machines.ssh_login import login_of, marked_lines
 from rackwright.domain.networks.call_targets import Address, machine_refusal, real_address
-from rackwright.domain.networks.dhcp import DhcpState
+from rackwright.domain.networks.dhcp6 import DhcpStates
 from rackwright.domain.networks.dns import DnsState
 from rackwright.domain.runs import Run
 from rackwright.home import short_folder
 from rackwright.jigs.boot_server import inspect_no_network
+from rackwright.jigs.node_network import BadNodeNetwork
 from rackwright.jigs.os_install import BadInstall
 from rackwright.jigs.ports import InspectBoot, InspectNode, JigPorts, Transitions
 from rackwright.mesh.client import MeshClient
 from rackwright.private_files import create_private_file
 from rackwright.provision.host_addresses import own_addresses
+from rackwright.provision.images.agent_version import SLEDGEHAMMER, check_agent
 from rackwright.provision.images.shelf import ROOT_FILE, NoImage, Shelf
 from rackwright.provision.kea import Kea
 from rackwright.provision.knot import Knot
@@ -39,7 +44,10 @@ from rackwright.reach.ssh_connections import Connections, HostKeyWatch, NotTried
 from rackwright.store.db.session import UNREACHABLE, Session, first_line
 from rackwright.store.db.visibility import EVERYTHING
 from rackwright.store.events.outbox import emit
+from rackwright.store.graph.node_networks import read_node_network
+from rackwright.store.graph.planned_installs import select_planned_installs
 from rackwright.store.machines.boot import read_dhcp_state, record_served
+from rackwright.store.machines.confirmed_wipes import read_confirmed_wipes
 from rackwright.store.machines.install_attempts import open_attempt
 from rackwright.store.machines.keys import line_fingerprint, read_server_keys
 from rackwright.store.machines.mesh_members import read_fence_scope, read_mark
@@ -48,6 +56,7 @@ from rackwright.store.machines.node_address import (
     NodeAddress,
     is_address_of_another_node,
     read_node_address,
+    record_found_address,
     record_refused_key,
 )
 from rackwright.store.machines.nodes import get_node
@@ -90,11 +99,34 @@ def _describe_image(shelf: Shelf | None, target_os: str) -> JsonObject:
     if shelf is None:
         return {}
     try:
-        shelf.find(SLEDGEHAMMER)
-        root = shelf.file(target_os, ROOT_FILE)
+        check_agent(shelf)
+        shelf.check_trusted(shelf.find(SLEDGEHAMMER))
+        root = shelf.installable(target_os).files[ROOT_FILE]
     except NoImage as error:
         raise BadInstall(str(error)) from None
-    return {"image": {"path": f"/files/{target_os}/{ROOT_FILE}", "size": root.size, "sha256": root.sha256}}
+    chunks: list[Json] = [{"size": chunk.size, "sha256": chunk.sha256} for chunk in root.chunks]
+    # The path and the digest of all of it are for a sledgehammer that was built before there were chunks.
+    image: JsonObject = {"path": f"/files/{target_os}/{ROOT_FILE}", "size": root.size, "sha256": root.sha256}
+    return {"image": {**image, "chunks": chunks}}
+
+
+async def _resolve_install(session: Session, run: Run) -> ResolvedInstall:
+    """Return what the install of a run comes to on its machine; BadInstall if it cannot be done there."""
+    [install] = await select_planned_installs(session, [run.node_role_id], proposed=False)
+    chosen = run.input.get("provisioner")
+    settings: JsonObject = chosen if isinstance(chosen, dict) else {}
+    request = replace(install.request, settings=settings)
+    resolved = await asyncio.to_thread(resolve_install, request)
+    if resolved.problems:
+        raise BadInstall("; ".join(str(problem) for problem in resolved.problems))
+    unconfirmed = find_unconfirmed(resolved.wiped, await read_confirmed_wipes(session, run.node_role_id))
+    if unconfirmed:
+        raise BadInstall(
+            "Nothing was touched: nobody confirmed that this data may be lost, or it is not what was confirmed: "
+            f"{name_data((run.node, disk) for disk in unconfirmed)}. Look at it, and confirm it: "
+            f"rackwright node reinstall {run.node}"
+        )
+    return resolved
 
 
 async def _resolve_addresses(recorded: NodeAddress) -> list[Address]:
@@ -152,6 +184,8 @@ class ServerPorts:
             read_dhcp_state=self.dhcp_state,
             boot_provider=self.kea,
             record_served=self.record_served,
+            resolve_node_network=self.node_network,
+            record_address=self.record_address,
             read_dns_state=self.dns_state,
             name_server=self.knot,
             assign_addresses=self.assign_addresses,
@@ -230,7 +264,7 @@ class ServerPorts:
         """Put a node whose host key changed without our doing back into quarantine."""
         await self._store.change(lambda session: record_refused_key(session, node_id, offered), actor=ACTOR)
 
-    async def open_attempt(self, run: Run, target_os: str, frozen: JsonObject) -> None:
+    async def open_attempt(self, run: Run, target_os: str) -> None:
         """Freeze all that the installer is told; BadInstall if something that the installer needs is not there."""
         image = _describe_image(self._shelf, target_os)
 
@@ -242,10 +276,21 @@ class ServerPorts:
                     f"Have it accepted: rackwright node accept {run.node}"
                 )
             keys = [*await read_server_keys(session), *marked_lines(login_of(node.hint).authorized_keys)]
-            install: JsonObject = {**frozen, **image, "node": run.node, "authorized_keys": [*keys]}
-            await open_attempt(session, run, target_os, install)
+            resolved = await _resolve_install(session, run)
+            install: JsonObject = {**resolved.config, **image, "node": run.node, "authorized_keys": [*keys]}
+            await open_attempt(session, run, target_os, install, [f"note: {note}" for note in resolved.notes])
 
         await self._change_when_reachable(open_frozen)
+
+    async def node_network(self, run: Run) -> NodeNetwork:
+        """Return the network that is wanted of the run's node; BadNodeNetwork if it cannot be had there."""
+        network, problems = await self._change_when_reachable(lambda session: read_node_network(session, run))
+        if network is None:
+            raise BadNodeNetwork("; ".join(map(str, problems)))
+        return network
+
+    async def record_address(self, run: Run, address: str) -> None:
+        await self._change_when_reachable(lambda session: record_found_address(session, run.node_id, address))
 
     async def record_served(self, node_role_id: int, generation: int) -> None:
         await self._change_when_reachable(lambda session: record_served(session, node_role_id, generation))
@@ -282,7 +327,7 @@ class ServerPorts:
     async def dns_state(self) -> DnsState:
         return await self._change_when_reachable(read_dns_state)
 
-    async def dhcp_state(self, node_role_id: int) -> DhcpState:
+    async def dhcp_state(self, node_role_id: int) -> DhcpStates:
         return await self._change_when_reachable(lambda session: read_dhcp_state(session, node_role_id))
 
     async def _change_when_reachable(self, work: Callable[[Session], Awaitable[T]]) -> T:

@@ -5,19 +5,21 @@ TOML: `--config`, `$RACKWRIGHT_CONFIG`, or `rackwright.toml` in the home. What c
 not here but in the database.
 """
 
+import json
 import os
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
-from ipaddress import ip_address
+from ipaddress import IPv6Address, ip_address
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 from pydantic_settings import (
     BaseSettings,
     EnvSettingsSource,
+    NoDecode,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
 )
@@ -29,6 +31,7 @@ from rackwright.domain.errors import Invalid, RackwrightError
 from rackwright.domain.machines.machine_names import DEFAULT, check_pattern
 from rackwright.domain.networks.call_targets import IpNetwork
 from rackwright.home import default_home
+from rackwright.provision.images.signatures import BadPublicKey, read_public_key
 from rackwright.store.db.database import shown_database_url
 from rackwright.store.runs.claims import DEFAULT_LEASE
 
@@ -87,10 +90,16 @@ class Options(BaseSettings):
     heartbeat: float = Field(10.0, gt=0, description="Seconds between the heartbeats that machines send.")
     lease: float = Field(DEFAULT_LEASE, gt=0, description="Seconds after which a dead server's work is taken over.")
     tick: float = Field(5.0, gt=0, description="Seconds between two looks at what nobody woke us for.")
-    provision_address: str | None = Field(None, description="Our address on the network that machines boot from.")
+    provision_address: Annotated[list[str], NoDecode] = Field(
+        default_factory=list, description="Our addresses on the network that machines boot from: IPv4, IPv6, or both."
+    )
     provision_port: int = Field(8091, ge=0, le=65535, description="Port of the machine interface there, plain HTTP.")
-    provision_interface: str | None = Field(None, description="Where to answer IPv6 router solicitations.")
+    provision_interface: str | None = Field(None, description="Where to send IPv6 router advertisements.")
     tftp_port: int = Field(69, ge=0, le=65535, description="Port of TFTP there; firmware knows only 69.")
+    image_signing_keys: list[str] = Field(
+        default_factory=list,
+        description="Public keys of minisign, of which one must have signed an image; without any none needs to be.",
+    )
     kernel_arguments: str = Field("", description="For kernels that machines boot over the network: a console, say.")
     discovered_names: str = Field(
         DEFAULT,
@@ -101,6 +110,9 @@ class Options(BaseSettings):
         default_factory=list, description="Interfaces to answer DHCP on, with ISC Kea; without any nobody is answered."
     )
     kea: str = Field("kea-dhcp4", description="Which Kea to run.")
+    kea6: str = Field(
+        "kea-dhcp6", description="Which Kea to run for IPv6, once a network with an IPv6 subnet is served."
+    )
     dns_address: str | None = Field(None, description="Address to serve the names of nodes on, with Knot.")
     dns_port: int = Field(53, ge=1, le=65535, description="Port to serve them on.")
     knot: str = Field("knotd", description="Which Knot to run.")
@@ -122,6 +134,29 @@ class Options(BaseSettings):
             return check_pattern(pattern)
         except Invalid as error:
             raise ValueError(error.message) from None
+
+    @field_validator("provision_address", mode="before")
+    @classmethod
+    def _split_provision_addresses(cls, given: object) -> object:
+        """Take a single address for a list of one; several in the environment are a list in JSON, as all lists are."""
+        if isinstance(given, str):
+            return json.loads(given) if given.startswith("[") else [given]
+        return [] if given is None else given
+
+    @field_validator("provision_address")
+    @classmethod
+    def _check_provision_addresses(cls, addresses: list[str]) -> list[str]:
+        return list(dict.fromkeys(_check_provision_address(address) for address in addresses))
+
+    @field_validator("image_signing_keys")
+    @classmethod
+    def _check_signing_keys(cls, keys: list[str]) -> list[str]:
+        for key in keys:
+            try:
+                read_public_key(key)
+            except BadPublicKey as error:
+                raise ValueError(str(error)) from None
+        return keys
 
     @model_validator(mode="after")
     def _check_tls_options(self) -> "Options":
@@ -151,6 +186,19 @@ class Options(BaseSettings):
             return ip_address(self.host).is_loopback
         except ValueError:
             return False
+
+
+def _check_provision_address(text: str) -> str:
+    """Return an address that machines can be told, in its usual spelling; ValueError says what is wrong with it."""
+    try:
+        address = ip_address(text)
+    except ValueError:
+        raise ValueError(f"{text[:80]!r} is no IP address; write it like 10.0.0.1 or fd00::1, without a port") from None
+    if isinstance(address, IPv6Address) and address.is_link_local:
+        raise ValueError(
+            f"{text[:80]} is a link-local address, which no URL can name; give one of the network's subnet"
+        )
+    return str(address)
 
 
 @dataclass(frozen=True)

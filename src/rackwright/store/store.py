@@ -13,6 +13,7 @@ from psycopg import AsyncConnection, sql
 from psycopg.errors import DeadlockDetected, SerializationFailure
 from sqlalchemy.exc import DBAPIError
 
+from rackwright.domain.installs.request import CloudInitSchema
 from rackwright.store.catalogue.stored_catalogue import StoredCatalogue, load_catalogue
 from rackwright.store.db.database import Database
 from rackwright.store.db.locks import GRAPH_LOCK
@@ -53,6 +54,10 @@ def _keep_cancellation() -> Iterator[None]:
         raise
 
 
+def _read_no_schema(_system: str) -> None:
+    return None
+
+
 class Store:
     """Access to the database: `change` and `change_graph` run transactions that write, `read` one that only reads."""
 
@@ -61,6 +66,8 @@ class Store:
         self.engine = database.engine
         self.vault = vault or Vault.fresh()
         """Seals secrets. Without the server's own keys it cannot open what was sealed before."""
+        self.read_cloud_init: Callable[[str], CloudInitSchema | None] = _read_no_schema
+        """Returns the schema of the cloud-init in a system's image; None: there is no such image, or none is needed."""
         self._catalogue: StoredCatalogue | None = None
         self.watchers: set[Callable[[], None]] = set()
         """Functions called after each commit of this process: there may be new events or new work."""

@@ -144,10 +144,48 @@ def test_a_machine_is_reinstalled_only_when_it_is_confirmed(person: NewPerson, f
     assert floor.lab.installs(number) == 1
 
     page.get_by_role("button", name="Reinstall…").click()
+    expect(dialog.get_by_role("button", name="Reinstall")).to_be_disabled()
+    dialog.get_by_label("vda1 ext4 “root” 512.0 GB on disk-").check()
     dialog.get_by_role("button", name="Reinstall").click()
     wait_until(lambda: floor.lab.installs(number) == 2, "it is installed anew")
     wait_until(lambda: floor.states("again") == {"active"}, "all that stood on it is done again")
     expect(page.get_by_role("progressbar", name="Install progress")).to_have_attribute("value", "100")
+
+
+def test_a_commit_is_confirmed_by_the_data_that_it_wipes(person: NewPerson, floor: Floor) -> None:
+    node = floor.free_nodes()[0]
+    machine = floor.machine(node)
+    machine.contents = [
+        {"device": "vda1", "type": "ext4", "label": "pgdata", "bytes": 2 * 10**12, "mounted_on": "/srv"}
+    ]
+    floor.call("POST", f"/nodes/{node}/power", {"action": "reset"})
+    wait_until(lambda: "pgdata" in str(floor.call("GET", f"/nodes/{node}")["discovery"]["disks"]), "it is reported")
+    wait_until(lambda: floor.states("system") == {"active"}, "the machine is managed")
+    floor.call("POST", "/deployments", {"name": "wiping"})
+    floor.call("POST", "/node_roles", {"node": node, "role": INSTALL, "deployment": "wiping"})
+    data = "vda1 ext4 “pgdata” 2.0 TB, last mounted on /srv"
+    one = person()
+    one.log_in(f"/nodes/{node}")
+    page = one.page
+    expect(page.get_by_role("region", name="Disks")).to_contain_text(data)
+    page.goto(f"{floor.server.address}/deployments/wiping")
+    page.get_by_role("button", name="Plan and commit").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog.get_by_role("region", name="Wiped")).to_contain_text(data)
+    commit = dialog.get_by_role("button", name="Commit and wipe")
+    expect(commit).to_be_disabled()
+    dialog.get_by_label(data).check()
+    machine.contents[0]["label"] = "ledger"
+    floor.call("POST", f"/nodes/{node}/power", {"action": "reset"})
+    wait_until(lambda: "ledger" in str(floor.call("GET", f"/nodes/{node}")["discovery"]["disks"]), "it is reported")
+    commit.click()
+    expect(dialog.get_by_role("alert")).to_contain_text("has changed since you saw its plan")
+    expect(dialog.get_by_role("region", name="Wiped")).to_contain_text("ledger")
+    expect(commit).to_be_disabled()
+    dialog.get_by_label("“ledger”").check()
+    commit.click()
+    wait_until(lambda: floor.states("wiping") == {"active"}, "it is installed")
+    assert floor.lab.installs(floor.number(node)) == 1
 
 
 # --- people

@@ -126,6 +126,17 @@ async def test_the_secret_comes_as_an_archive_once_and_a_second_fetch_is_an_alar
     assert await machine.what_to_boot() == "sledgehammer", "never again the installer by itself"
 
 
+async def test_asking_for_the_head_of_the_secret_hands_nothing_out(site: Site) -> None:
+    [machine] = await site.deployed(1)
+    await site.reach_stage(machine, Stage.REBOOTING)
+    for _ in range(2):
+        head = await machine.ask("HEAD", f"/boot/{machine.mac}/secret.cpio")
+        assert (head.status_code, head.content) == (200, b"")
+    assert await site.stage(machine) is Stage.REBOOTING
+    assert (await machine.ask("GET", f"/boot/{machine.mac}/secret.cpio")).status_code == 200
+    assert await site.stage(machine) is Stage.INSTALLING
+
+
 async def test_a_stranger_with_the_secret_does_not_get_the_config_from_another_address(site: Site) -> None:
     [machine] = await site.deployed(1)
     await site.reach_stage(machine, Stage.INSTALLING)

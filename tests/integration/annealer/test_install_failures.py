@@ -59,20 +59,28 @@ async def test_after_a_failed_install_no_boot_installs_again_until_a_person_says
     await site.reach_stage(machine, Stage.DONE)
 
 
-async def test_power_lost_while_installing_ends_at_the_deadline_in_sledgehammer(site: Site) -> None:
+async def test_power_lost_while_installing_fails_the_install_when_the_machine_is_back(site: Site) -> None:
     machine = await deploy_machine(site)
     await site.reach_stage(machine, Stage.INSTALLING)
     machine.new_boot()
     assert await machine.what_to_boot() == "sledgehammer"
     await machine.register()
-    assert await site.stage(machine) is Stage.INSTALLING
-    assert not await site.alive(machine)
-    await _late(site, machine)
-    await site.look()
     assert await site.rack.state(machine.short, INSTALL) is ERROR
+    assert "lost its power" in await site.error(machine)
+    assert await machine.what_to_boot() == "sledgehammer", "nothing wipes it again by itself"
     await machine.heartbeat()
     assert await site.alive(machine)
     assert (machine.short, DISCOVERED) in await site.anneal(), "its boot counts now that no install owns it"
+
+
+async def test_a_machine_that_stays_away_while_installing_ends_its_install_at_the_deadline(site: Site) -> None:
+    machine = await deploy_machine(site)
+    await site.reach_stage(machine, Stage.INSTALLING)
+    machine.new_boot()
+    await _late(site, machine)
+    await site.look()
+    assert await site.rack.state(machine.short, INSTALL) is ERROR
+    assert await machine.what_to_boot() == "sledgehammer"
 
 
 async def test_power_lost_before_the_secret_was_fetched_just_boots_the_installer_again(site: Site) -> None:

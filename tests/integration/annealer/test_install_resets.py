@@ -1,8 +1,9 @@
 """The reset with which an install begins: done once, by whichever server, and no boot before it gets the secret."""
 
 from tests.integration.annealer.install_steps import deploy_machine
-from tests.support.servers.install_site import Site
+from tests.support.servers.install_site import Bmc, Site
 
+from rackwright.annealer.installs import InstallAdvancer, Reach
 from rackwright.domain.machines.install import Stage
 from rackwright.hammers.base import HammerFailed
 
@@ -29,6 +30,34 @@ async def test_a_reboot_that_failed_is_tried_again_and_one_that_was_done_is_not(
     assert await site.look() == ["reboot"]
     await _lease_over(site)
     assert await site.look() == []
+    assert site.bmc.times("reset") == 1
+
+
+async def test_a_machine_whose_controller_one_server_cannot_reach_is_left_to_another(site: Site) -> None:
+    machine = await deploy_machine(site)
+    await site.reach_stage(machine, Stage.PUBLISHING)
+    await site.anneal()
+    here, elsewhere = site.installs, Bmc()
+    site.bmc.out_of_reach = True
+    there = InstallAdvancer(here.store, Reach(lambda _: elsewhere, lambda _: elsewhere))
+    assert await site.look() == ["reboot"]
+    assert await site.look() == [], "it leaves the machine alone for a while"
+    [action] = await there.advance()
+    await there.act(action)
+    assert (elsewhere.times("reset"), site.bmc.times("reset")) == (1, 0)
+    await site.reach_stage(machine, Stage.INSTALLING)
+
+
+async def test_a_controller_that_no_server_reaches_is_tried_again_after_a_while(site: Site) -> None:
+    machine = await deploy_machine(site)
+    await site.reach_stage(machine, Stage.PUBLISHING)
+    await site.anneal()
+    site.bmc.out_of_reach = True
+    site.installs.lease = 0.0
+    assert await site.look() == ["reboot"]
+    site.bmc.out_of_reach = False
+    site.installs.lease = 30.0
+    assert await site.look() == ["reboot"]
     assert site.bmc.times("reset") == 1
 
 

@@ -104,6 +104,7 @@ def running(home: Path, url: str) -> Iterator[tuple[BlockingPortal, Site, str]]:
         portal.wrap_async_context_manager(listening(create_app(replace(site.server, simulates=True)))) as address,
     ):
         site.server.installs.reach = Reach(hammer=lambda _: site.bmc, probe=lambda _: site.bmc)
+        site.server.power_orders.reach = site.server.installs.reach
         yield portal, site, address
 
 
@@ -166,6 +167,7 @@ def _machines(client: Client, portal: BlockingPortal, site: Site, home: Path) ->
     client.do("reportInstallResult", {"ok": True}, token=secret)
     portal.call(site.reach_stage, first, Stage.DONE)
     portal.call(site.anneal)
+    client.do("getReinstall", node=first.name)
     client.do("reinstallNode", node=first.name)
     client.do("getFirstBootScript", token="")
     client.do("getBootScript", token="", machine=first.mac)

@@ -62,7 +62,7 @@ async def test_a_commit_of_another_plan_than_the_one_seen_changes_nothing(api: A
     await ok(await api.post("/node_roles", json=binding | {"role": "ssh-access"}))
     await ok(await api.post("/node_roles", json=binding | {"role": "crowbar-installed-node"}))
     stale = await api.post("/deployments/web/commit", json={"digest": plan["digest"]})
-    assert stale.status_code == 409
+    assert stale.status_code == 412
     assert (await ok(await api.get("/deployments/web"))).json()["head_id"] is None
 
 

@@ -118,6 +118,20 @@ async def test_one_address_cannot_fill_the_quarantine(site: Site, monkeypatch: p
     await _waiting(site, 5)
 
 
+async def test_a_host_with_a_whole_ipv6_network_cannot_fill_the_quarantine(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registration, "QUARANTINE_LIMIT_PER_NETWORK", 3)
+    for number in (1, 2, 3):
+        await _waiting(site, number, source=f"2001:db8::{number}:7")
+    made_up = HandMachine(site, 4)
+    made_up.new_boot()
+    answer = await made_up.register(source="2001:db8::99")
+    assert (answer.status_code, answer.json()["type"]) == (429, "urn:rackwright:problem:quarantine-full")
+    await _waiting(site, 5, source="2001:db8:0:1::1")
+    await _waiting(site, 6, source="192.0.2.77")
+
+
 # --- somebody else's machine
 
 

@@ -27,6 +27,8 @@ from rackwright.store.machines import challenges
 MACHINES = [
     ("GET", "/boot.ipxe"),
     ("GET", "/boot/52:54:00:00:00:01"),
+    ("GET", "/boot/52:54:00:00:00:01/grub.cfg"),
+    ("GET", "/grub/grub.cfg"),
     ("GET", "/boot/52:54:00:00:00:01/secret"),
     ("GET", "/boot/52:54:00:00:00:01/secret.cpio"),
     ("GET", "/files/sledgehammer/kernel"),
@@ -182,14 +184,20 @@ async def test_a_failed_installer_stays_with_the_key_that_it_reports(site: Site)
     assert (await machine.register()).status_code == 201
 
 
-async def test_the_secret_of_an_install_goes_to_the_nodes_own_address_only(site: Site) -> None:
+@pytest.mark.parametrize(
+    ("own", "strange"), [("192.0.2.40", "192.0.2.66"), ("2001:db8::40", "2001:db8::66"), ("2001:db8::40", "192.0.2.40")]
+)
+async def test_the_secret_of_an_install_goes_to_the_nodes_own_address_only(site: Site, own: str, strange: str) -> None:
     [machine] = await site.deployed(1)
     await site.reach_stage(machine, Stage.REBOOTING)
-    await _give_address(site, machine, "192.0.2.40")
-    stolen = await machine.fetch_secret(source="192.0.2.66")
+    await _give_address(site, machine, own)
+    stolen = await machine.fetch_secret(source=strange)
     assert stolen.status_code == 409
     assert await site.stage(machine) is Stage.REBOOTING
-    assert (await machine.fetch_secret(source="192.0.2.40")).status_code == 200
+    secret = await machine.fetch_secret(source=own)
+    assert secret.status_code == 200
+    assert (await machine.config(secret.text, source=strange)).status_code == 409
+    assert (await machine.config(secret.text, source=own)).status_code == 200
 
 
 async def test_a_key_is_offered_only_from_the_nodes_own_address(site: Site) -> None:
@@ -205,10 +213,11 @@ async def test_a_key_is_offered_only_from_the_nodes_own_address(site: Site) -> N
 
 async def _give_address(site: Site, machine: HandMachine, address: str) -> None:
     token = (site.options.home / TOKEN_FILE).read_text().strip()
+    family, subnet, start = (4, "192.0.2.0/24", "192.0.2.") if "." in address else (6, "2001:db8::/64", "2001:db8::")
     network = {
         "name": "boot",
-        "v4_subnet": "192.0.2.0/24",
-        "ranges": [{"name": "host", "first": "192.0.2.10", "last": "192.0.2.99"}],
+        f"v{family}_subnet": subnet,
+        "ranges": [{"name": "host", "first": f"{start}10", "last": f"{start}99"}],
     }
     for path, body in (
         ("/networks", network),
@@ -219,6 +228,17 @@ async def _give_address(site: Site, machine: HandMachine, address: str) -> None:
 
 
 # --- who counts as one
+
+
+async def test_a_host_that_takes_many_addresses_of_its_network_is_limited_all_the_same(site: Site) -> None:
+    site.machine_app.state.network_bucket = Bucket(rate=50, burst=8, clock=lambda: 0.0)
+
+    async def ask(source: str) -> int:
+        return (await site.ask("GET", "/boot.ipxe", None, "", source)).status_code
+
+    statuses = [await ask(f"2001:db8::{number:x}:1") for number in range(1, 17)]
+    assert statuses == [200] * 8 + [429] * 8
+    assert [await ask(source) for source in ("2001:db8:0:1::1", "192.0.2.1", "::ffff:192.0.2.2")] == [200] * 3
 
 
 async def test_people_are_counted_by_ipv6_network_and_machines_one_by_one(site: Site) -> None:

@@ -73,6 +73,7 @@ READ = [
     ("run show 1", "jig"),
     ("event list", "deployment.created"),
     ("hook list", "No hook fails"),
+    ("image list", "No images"),
     ("barclamp list", "core"),
     ("barclamp show core", "roles"),
     ("role list", "test-child"),

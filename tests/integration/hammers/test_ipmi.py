@@ -25,7 +25,7 @@ from tests.support.waiting import PATIENCE, until
 
 from rackwright.domain.catalogue import JsonObject
 from rackwright.hammers import ipmi
-from rackwright.hammers.base import BootDevice, HammerFailed, Power
+from rackwright.hammers.base import BootDevice, ControllerUnreachable, HammerFailed, Power
 from rackwright.hammers.ipmi import IpmiHammer
 
 SHA256_SUITE, SHA1_SUITE = (3, 4, 1), (1, 1, 1)
@@ -154,7 +154,9 @@ async def test_a_bmc_that_does_not_answer_is_named_and_left_alone(monkeypatch: p
     monkeypatch.setattr(ipmi, "PAUSE", 1)
     monkeypatch.setattr(ipmi, "TRIES", 1)
     async with relay() as silent:
-        with pytest.raises(HammerFailed, match=rf"n1\.example at {silent.address} does not answer.*UDP port \d+ open"):
+        with pytest.raises(
+            ControllerUnreachable, match=rf"n1\.example at {silent.address} does not answer.*UDP port \d+ open"
+        ):
             await IpmiHammer().on(node_at(silent.address))
         assert 0 < silent.received < 5
 

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from rackwright.hammers.base import BootDevice, HammerFailed, HammerNode, Power
+from rackwright.hammers.base import BootDevice, ControllerUnreachable, HammerFailed, HammerNode, Power
 from rackwright.hammers.qemu import DISK, NETWORK_CARD, QemuHammer, qmp
 from rackwright.hammers.redfish import RedfishHammer
 from rackwright.lab.bmc import Login, create_bmc
-from rackwright.lab.virtual import Hardware, VirtualMachine
+from rackwright.lab.hardware import Hardware
+from rackwright.lab.virtual import VirtualMachine
 from rackwright.server.listener import listening
 
 
@@ -74,13 +75,14 @@ async def test_the_boot_device_is_for_one_boot_only(trial: Trial) -> None:
 
 
 async def test_a_wrong_password_is_said_to_be_one(trial: Trial) -> None:
-    with pytest.raises(HammerFailed, match="refuses the user name or the password"):
+    with pytest.raises(HammerFailed, match="refuses the user name or the password") as failure:
         await RedfishHammer().status(trial.with_bmc(password="wrong"))
+    assert not isinstance(failure.value, ControllerUnreachable), "no other server would do better"
     assert not trial.machine.is_on
 
 
 async def test_a_bmc_that_is_not_there_is_named(trial: Trial) -> None:
-    with pytest.raises(HammerFailed, match=r"n1\.example at 127\.0\.0\.1:1"):
+    with pytest.raises(ControllerUnreachable, match=r"n1\.example at 127\.0\.0\.1:1"):
         await RedfishHammer().on(trial.with_bmc(address="127.0.0.1:1"))
 
 

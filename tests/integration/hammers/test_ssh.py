@@ -101,7 +101,9 @@ async def test_a_restart_is_asked_for_and_what_follows_connects_anew(
     await hammer.boot_device(NODE, BootDevice.NETWORK)
     await hammer.reset(NODE)
     await hammer.off(NODE)
-    assert ["reboot" in command or "poweroff" in command for command in machine.asked] == [True, True]
+    network_next, *restarts = machine.asked
+    assert "efibootmgr" in network_next, "firmware that can be told boots the network next"
+    assert ["reboot" in command or "poweroff" in command for command in restarts] == [True, True]
     assert (await hammer.look(NODE)).boot_id
 
 

@@ -35,13 +35,29 @@ async def test_a_machine_gets_its_own_address_name_and_boot_file_and_a_stranger_
     assert (bios["address"], bios["hostname"]) == ("10.77.0.20", "n1.rack.example")
     assert (bios["next_server"], bios["boot_file"], bios["routers"]) == ("10.77.0.1", "undionly.kpxe", ["10.77.0.1"])
     uefi = await provider.ask(M3, "--arch", "7")
-    assert (uefi["address"], uefi["boot_file"]) == ("10.77.0.21", "ipxe.efi")
+    assert (uefi["address"], uefi["boot_file"]) == ("10.77.0.21", "shimx64.efi")
     ipxe = await provider.ask(M1, "--arch", "0", "--ipxe")
     assert ipxe["boot_file"] == "http://${next-server}:8091/boot/${netX/mac:hexhyp}"
     assert ipxe["ipxe"] == "b00101"
     stranger = await provider.ask(STRANGER, "--arch", "0")
     assert 100 <= int(stranger["address"].split(".")[3]) <= 199
     assert stranger["boot_file"] == "undionly.kpxe"
+
+
+async def test_firmware_that_boots_by_http_gets_a_url_and_is_told_that_it_is_one(provider: Provider) -> None:
+    await provider.node("n1.rack.example", M1)
+    await provider.caught_up()
+    url = "http://10.77.0.1:8091/files/sledgehammer/shimx64.efi"
+    for mac in (M1, STRANGER):
+        firmware = await provider.ask(mac, "--arch", "16")
+        assert (firmware["boot_file"], firmware["vendor_class"]) == (url, "HTTPClient")
+    assert (await provider.ask(M1, "--arch", "16"))["address"] == "10.77.0.20"
+    tftp = await provider.ask(M1, "--arch", "7")
+    assert (tftp["boot_file"], tftp["vendor_class"]) == ("shimx64.efi", "")
+    ipxe = await provider.ask(M1, "--arch", "16", "--ipxe")
+    assert ipxe["boot_file"] == "http://${next-server}:8091/boot/${netX/mac:hexhyp}"
+    state = await provider.kea().served()
+    assert [subnet.network for subnet in state.v4.subnets] == ["admin"], "what Kea serves is read back as it was"
 
 
 async def test_what_a_node_boots_is_served_before_it_is_recorded_and_a_deleted_node_is_a_stranger_again(
@@ -54,7 +70,7 @@ async def test_what_a_node_boots_is_served_before_it_is_recorded_and_a_deleted_n
     kea = provider.kea()
     state = await kea.served()
     assert state.generation >= generation
-    assert [(host.node, host.bootenv) for host in state.hosts] == [("n1.rack.example", "debian-12-install")]
+    assert [(host.node, host.bootenv) for host in state.v4.hosts] == [("n1.rack.example", "debian-12-install")]
     await provider.change(lambda session: delete_node(session, id))
     await provider.caught_up()
     assert int((await provider.ask(M1))["address"].split(".")[3]) >= 100
@@ -110,7 +126,7 @@ async def test_the_same_mac_is_never_of_two_nodes(provider: Provider) -> None:
         await provider.node("n2.rack.example", M1)
     await provider.caught_up()
     state = await provider.kea().served()
-    assert [(host.node, host.macs) for host in state.hosts] == [("n1.rack.example", (M1,))]
+    assert [(host.node, host.macs) for host in state.v4.hosts] == [("n1.rack.example", (M1,))]
 
 
 async def test_kea_ends_with_its_server(migrated_url: str, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 
 MAGIC = b"\x63\x82\x53\x63"
 DISCOVER, OFFER, REQUEST, ACK = 1, 2, 3, 5
+HTTP_ARCHITECTURES = (15, 16, 19)
 
 
 def option(code: int, value: bytes) -> bytes:
@@ -60,6 +61,7 @@ def shown(options: dict[int, bytes], fields: dict[str, Any]) -> dict[str, Any]:
         "dns": addresses(6),
         "hostname": options.get(12, b"").decode(),
         "ipxe": options.get(175, b"").hex(),
+        "vendor_class": options.get(60, b"").decode(),
     }
 
 
@@ -124,7 +126,8 @@ def main() -> None:
     given = words.parse_args()
     extra = b""
     if given.arch is not None:
-        extra += option(60, b"PXEClient:Arch:%05d" % given.arch) + option(93, struct.pack("!H", given.arch))
+        kind = b"HTTPClient" if given.arch in HTTP_ARCHITECTURES else b"PXEClient"
+        extra += option(60, b"%s:Arch:%05d" % (kind, given.arch)) + option(93, struct.pack("!H", given.arch))
     if given.ipxe:
         extra += option(77, b"iPXE") + option(175, bytes([176, 1, 1]))
     client = Client(given.interface, given.mac, extra)

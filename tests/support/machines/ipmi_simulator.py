@@ -30,7 +30,7 @@ startlan 1
   priv_limit admin
   allowed_auths_admin md5
   guid 5261636b777269676874206e31000000
-endlan
+{more}endlan
 chassis_control "{folder}/chassis 0x20"
 user 2 true "{user}" "{password}" admin 10 md5
 """
@@ -141,13 +141,14 @@ def node_at(where: str, other: JsonObject | None = None, mode: str = "bios") -> 
 
 
 @asynccontextmanager
-async def simulated_bmc(folder: Path) -> AsyncIterator[SimulatedBmc]:
+async def simulated_bmc(folder: Path, lan_program: str = "") -> AsyncIterator[SimulatedBmc]:
+    """A BMC. `lan_program` answers what it is set to on its network."""
     # It takes no port 0. Hardly anybody else is on such an address, so the port that is free stays free.
     host = f"127.{random.randint(1, 254)}.{random.randint(1, 254)}.{random.randint(1, 254)}"
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as free:
         free.bind((host, 0))
         port = free.getsockname()[1]
-    _furnish(folder, host, port)
+    _furnish(folder, host, port, lan_program)
     with_us = ["setpriv", "--pdeathsig", "KILL"]
     command = [
         *with_us,
@@ -176,14 +177,15 @@ async def simulated_bmc(folder: Path) -> AsyncIterator[SimulatedBmc]:
         await simulator.wait()
 
 
-def _furnish(folder: Path, host: str, port: int) -> None:
+def _furnish(folder: Path, host: str, port: int, lan_program: str) -> None:
     (folder / "state").mkdir(parents=True)
     for name, text in (("asked", ""), ("lag", "0"), ("left", "0"), ("power", "0"), ("boot", "none")):
         (folder / name).write_text(text)
     (folder / "chassis").write_text(CHASSIS.format(folder=folder))
     (folder / "chassis").chmod(0o755)
     (folder / "controller").write_text(CONTROLLER)
-    lan = LAN.format(folder=folder, host=host, port=port, user=USER, password=PASSWORD)
+    more = f'  lan_config_program "{lan_program} 1"\n' if lan_program else ""
+    lan = LAN.format(more=more, folder=folder, host=host, port=port, user=USER, password=PASSWORD)
     (folder / "lan.conf").write_text(lan)
 
 

@@ -41,7 +41,8 @@ class Agent:
         self._shell = str(programs / "sh")
         self._environment = {"PATH": str(programs)}
         source = files("rackwright.provision.images") / "agent"
-        self._read = "".join(f". {source / name}\n" for name in ("common", "inventory", "lldp"))
+        parts = "".join(f". {source / name}\n" for name in ("common", "inventory", "lldp"))
+        self._read = f"agent_folder={source}\n{parts}"
 
     def start(self, script: str) -> None:
         """It ends with this process, which is the first here."""

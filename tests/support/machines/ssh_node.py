@@ -49,12 +49,20 @@ DIES_WITH_US = ["setpriv", "--pdeathsig", "KILL"]
 
 
 class SshNode:
-    def __init__(self, folder: Path, busybox: bool = False, port: int = 22, own_home: bool = False) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        busybox: bool = False,
+        port: int = 22,
+        own_home: bool = False,
+        programs: Path | None = None,
+    ) -> None:
         self.folder = folder
         self.port = port
         self._own_home = own_home
+        self._programs = programs
         self._busybox = busybox
-        self._link = f"rw{os.getpid() % 100000}{random.randrange(1000)}"
+        self.link = f"rw{os.getpid() % 100000}{random.randrange(1000)}"
         self.address = ""
         self._network: subprocess.Popen[bytes] | None = None
         self._system: subprocess.Popen[bytes] | None = None
@@ -78,10 +86,17 @@ class SshNode:
     def boot(self) -> None:
         assert self._network is not None
         more = self._homes() if self._own_home else ""
-        config = CONFIG.format(address=self.address, folder=self.folder, port=self.port)
+        if self._programs is not None:
+            more += self._own_etc()
+        # Where the node's addresses change, its sshd answers on all of them.
+        config = CONFIG.format(
+            address=self.address if self._programs is None else "0.0.0.0", folder=self.folder, port=self.port
+        )
         if self._busybox:
             more += self._only_busybox()
             config += f"SetEnv PATH={self.folder}/applets\n"
+        elif self._programs is not None:
+            config += f"SetEnv PATH={self._programs}:/usr/sbin:/usr/bin:/sbin:/bin\n"
         if self._own_home:
             config += MORTALS_KEYS
         (self.folder / "sshd_config").write_text(config)
@@ -111,27 +126,27 @@ class SshNode:
         pid = self._network.pid
         ours = os.readlink("/proc/self/ns/net")
         wait_until(lambda: os.readlink(f"/proc/{pid}/ns/net") != ours, "there is a network namespace")
-        _ip("link", "add", self._link, "type", "veth", "peer", "name", "eth0", "netns", str(pid))
+        _ip("link", "add", self.link, "type", "veth", "peer", "name", "eth0", "netns", str(pid))
         prefix = f"10.{random.randrange(200, 250)}.{random.randrange(256)}.{4 * random.randrange(64)}".rpartition(".")
         near, far = (f"{prefix[0]}.{int(prefix[2]) + host}" for host in (1, 2))
-        _ip("addr", "add", f"{near}/30", "dev", self._link)
-        _ip("link", "set", self._link, "up")
+        _ip("addr", "add", f"{near}/30", "dev", self.link)
+        _ip("link", "set", self.link, "up")
         for words in (["addr", "add", f"{far}/30", "dev", "eth0"], ["link", "set", "eth0", "up"]):
             subprocess.run(["nsenter", "-t", str(pid), "-n", "ip", *words], check=True)
         self.address = far
 
     def cut_wire(self) -> None:
-        _ip("link", "set", self._link, "down")
+        _ip("link", "set", self.link, "down")
 
     def mend_wire(self) -> None:
-        _ip("link", "set", self._link, "up")
+        _ip("link", "set", self.link, "up")
 
     def unplug(self) -> None:
         if self._network is not None:
             self._network.kill()
             self._network.wait()
-            subprocess.run(["ip", "link", "del", self._link], stderr=subprocess.DEVNULL, check=False)
-            wait_until(lambda: not Path(f"/sys/class/net/{self._link}").exists(), "the wire is gone")
+            subprocess.run(["ip", "link", "del", self.link], stderr=subprocess.DEVNULL, check=False)
+            wait_until(lambda: not Path(f"/sys/class/net/{self.link}").exists(), "the wire is gone")
 
     def path(self, inside: str) -> Path:
         """A path on the node, as we see it."""
@@ -182,6 +197,13 @@ class SshNode:
             f" && cp {self.folder}/authorized_keys /run/mortal/keys && chown -R 4242 /run/mortal || exit 1\n"
         )
 
+    def _own_etc(self) -> str:
+        """An /etc that is the node's, and stays when it boots anew."""
+        etc = self.folder / "etc"
+        if not etc.exists():
+            subprocess.run(["cp", "-a", "/etc", str(etc)], check=True)
+        return f"mount --bind {etc} /etc || exit 1\n"
+
     def _only_busybox(self) -> str:
         """Every program that a run can find, shells first of all, is busybox."""
         busybox = shutil.which("busybox")
@@ -204,11 +226,19 @@ def _ip(*words: str) -> None:
 
 @contextmanager
 def ssh_node(
-    folder: Path, key: asyncssh.SSHKey, busybox: bool = False, port: int = 22, own_home: bool = False
+    folder: Path,
+    key: asyncssh.SSHKey,
+    busybox: bool = False,
+    port: int = 22,
+    own_home: bool = False,
+    programs: Path | None = None,
 ) -> Iterator[SshNode]:
-    """A node that lets `key` in. With `own_home` root's home there is its own, too."""
+    """A node that lets `key` in. With `own_home` root's home there is its own, too.
+
+    With `programs` it has these before all others, and an /etc of its own.
+    """
     folder.mkdir(parents=True)
-    node = SshNode(folder, busybox, port, own_home)
+    node = SshNode(folder, busybox, port, own_home, programs)
     node.new_host_key()
     node.authorize(key)
     try:

@@ -21,7 +21,15 @@ from rackwright.api.app import create_app, create_machine_app
 from rackwright.api.context import Server
 from rackwright.domain.graph.why import Reason
 from rackwright.domain.machines.install import Stage
-from rackwright.hammers.base import BootDevice, BootedSystem, Hammer, HammerFailed, HammerNode, Power
+from rackwright.hammers.base import (
+    BootDevice,
+    BootedSystem,
+    ControllerUnreachable,
+    Hammer,
+    HammerFailed,
+    HammerNode,
+    Power,
+)
 from rackwright.server.composition import running_server
 from rackwright.server.settings import Options
 from rackwright.store.db.session import GraphSession, Session
@@ -37,7 +45,7 @@ INSTALLED = "crowbar-installed-node"
 DISCOVERED = "crowbar-managed-node"
 DATABASE = "provisioner-dhcp-database"
 OS = "debian-12"
-MACHINES_PATHS = ("/boot", "/files/", "/api/v2/machine/", "/api/v2/nodes/register", "/api/v2/install/")
+MACHINES_PATHS = ("/boot", "/files/", "/chunks/", "/api/v2/machine/", "/api/v2/nodes/register", "/api/v2/install/")
 
 
 @dataclass
@@ -49,6 +57,8 @@ class Bmc(Hammer):
     boots: dict[str, str] = field(default_factory=dict)
     """What a probe finds the node to run."""
     broken: bool = False
+    out_of_reach: bool = False
+    """Whether nothing answers the server, as on a network that it is not on."""
     asks_politely: bool = False
     """Whether it can have a system shut down by itself."""
     on_reset: Callable[[], Awaitable[None]] | None = None
@@ -85,6 +95,8 @@ class Bmc(Hammer):
     def _ask(self, node: HammerNode, what: str) -> None:
         if self.broken:
             raise HammerFailed("it does not answer")
+        if self.out_of_reach:
+            raise ControllerUnreachable("no route to it")
         self.asked.append((node.name, what))
 
     def times(self, what: str) -> int:
@@ -128,7 +140,7 @@ class HandMachine:
             "uuid": self.uuid,
             "boot_id": self.boot_id,
             "bootenv": bootenv,
-            "inventory": {"serial": f"HAND{self.mac}"},
+            "inventory": {"serial": f"HAND{self.mac}", "disks": [{"name": "virtio-HAND", "bytes": 8 << 30}]},
         } | other
         given = await self.ask("GET", "/api/v2/machine/challenge", source=source)
         if not given.is_success:

@@ -97,7 +97,7 @@ def test_the_jigs_are_these_and_each_is_what_was_read_of_it() -> None:
         assert getattr(registration.load(), "kind") == registration.kind  # noqa: B009  # all that is known is a type
     assert jig_kinds() == (
         *("boot-server", "dhcp-database", "dhcp-server", "dns-database", "dns-server", "lab", "mesh", "network"),
-        *("noop", "os-install", "role-provided", "script", "simulate", "ssh-access", "state"),
+        *("node-network", "noop", "os-install", "role-provided", "script", "simulate", "ssh-access", "state"),
     )
     assert kinds_that_run_files() == {"script", "state", "role-provided"}
 

@@ -4,6 +4,7 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from ipaddress import IPv6Network
 
 import pytest
 from tests.support.waiting import until
@@ -48,6 +49,20 @@ async def answering(here: socket.socket, sending: Sending) -> AsyncIterator[None
 async def flood(there: socket.socket, packets: int) -> None:
     for _ in range(packets):
         await asyncio.get_running_loop().sock_sendall(there, SOLICITATION)
+
+
+def test_an_advertisement_says_nothing_where_no_subnet_is_served() -> None:
+    assert router_advertisement.advertisement([]) == bytes([134, 0, 0, 0, 64, 0, 0, 0]) + bytes(8)
+
+
+def test_an_advertisement_names_dhcp6_and_the_subnet_and_no_router() -> None:
+    packet = router_advertisement.advertisement([IPv6Network("fd77::/64")])
+    assert (packet[0], packet[5]) == (134, 0xC0), "the flags M and O"
+    assert packet[6:8] == b"\0\0", "it is no router"
+    option = packet[16:]
+    assert (option[0], option[1] * 8, option[2]) == (3, len(option), 64)
+    assert option[3] == 0x80, "on the link, and no prefix to make addresses of"
+    assert option[16:] == IPv6Network("fd77::/64").network_address.packed
 
 
 async def test_who_asks_is_answered_and_what_else_is_heard_is_not(

@@ -12,7 +12,7 @@ from rackwright.api.http.connections import RareWarning
 from rackwright.provision import tftp
 from rackwright.provision.images.shelf import Shelf
 from rackwright.provision.tftp import serving_tftp
-from rackwright.server.provisioning import ipxe_files
+from rackwright.server.provisioning import boot_files
 
 HOST = "127.0.0.1"
 CONTENT = bytes(range(256)) * 9 + b"end"
@@ -51,17 +51,17 @@ def ack(number: int) -> bytes:
 
 
 @pytest.fixture
-def served(tmp_path: Path) -> Mapping[str, Path]:
+def served(tmp_path: Path) -> Mapping[str, tftp.Content]:
     (tmp_path / "ipxe.efi").write_bytes(CONTENT)
     (tmp_path / "secret").write_text("not for you")
     (tmp_path / "even").write_bytes(b"x" * 1024)
-    return {"ipxe.efi": tmp_path / "ipxe.efi", "even": tmp_path / "even"}
+    return {"ipxe.efi": tmp_path / "ipxe.efi", "even": tmp_path / "even", "grub/grub.cfg": CONTENT[:700]}
 
 
-async def fetch(port: int, name: str, **options: str) -> tuple[bytes, bytes | None]:
+async def fetch(port: int, name: str, host: str = HOST, **options: str) -> tuple[bytes, bytes | None]:
     """Fetch a file; return its content, and the options that were agreed to."""
-    async with client() as (transport, protocol):
-        transport.sendto(request(name, **options), (HOST, port))
+    async with client(host) as (transport, protocol):
+        transport.sendto(request(name, **options), (host, port))
         content, agreed, block, expected = b"", None, int(options.get("blksize", "512")), 1
         while True:
             packet, peer = await protocol.receive()
@@ -79,18 +79,29 @@ async def fetch(port: int, name: str, **options: str) -> tuple[bytes, bytes | No
                 return content, agreed
 
 
-async def test_a_file_of_the_map_is_read_out_whole(served: Mapping[str, Path]) -> None:
+async def test_a_file_of_the_map_is_read_out_whole(served: Mapping[str, tftp.Content]) -> None:
     async with serving_tftp(lambda: served, HOST, 0) as port:
         assert await fetch(port, "ipxe.efi") == (CONTENT, None)
         assert await fetch(port, "/ipxe.efi") == (CONTENT, None)
 
 
-async def test_a_file_of_whole_blocks_ends_with_an_empty_one(served: Mapping[str, Path]) -> None:
+async def test_a_file_is_read_out_over_ipv6(served: Mapping[str, tftp.Content]) -> None:
+    async with serving_tftp(lambda: served, "::1", 0) as port:
+        content, agreed = await fetch(port, "ipxe.efi", "::1", blksize="1428")
+    assert (content, agreed) == (CONTENT, b"blksize\x001428\0")
+
+
+async def test_bytes_that_are_in_no_file_are_read_out_as_one(served: Mapping[str, tftp.Content]) -> None:
+    async with serving_tftp(lambda: served, HOST, 0) as port:
+        assert await fetch(port, "/grub/grub.cfg", tsize="0") == (CONTENT[:700], b"tsize\x00700\0")
+
+
+async def test_a_file_of_whole_blocks_ends_with_an_empty_one(served: Mapping[str, tftp.Content]) -> None:
     async with serving_tftp(lambda: served, HOST, 0) as port:
         assert (await fetch(port, "even"))[0] == b"x" * 1024
 
 
-async def test_block_size_and_file_size_are_agreed_on(served: Mapping[str, Path]) -> None:
+async def test_block_size_and_file_size_are_agreed_on(served: Mapping[str, tftp.Content]) -> None:
     async with serving_tftp(lambda: served, HOST, 0) as port:
         content, agreed = await fetch(port, "ipxe.efi", blksize="1024", tsize="0")
     assert content == CONTENT
@@ -100,7 +111,7 @@ async def test_block_size_and_file_size_are_agreed_on(served: Mapping[str, Path]
 @pytest.mark.parametrize(
     "name", ["secret", "../secret", "./ipxe.efi", "ipxe.efi/../secret", "/etc/passwd", "..\\secret", "", "IPXE.EFI"]
 )
-async def test_what_is_not_in_the_map_is_not_there(served: Mapping[str, Path], name: str) -> None:
+async def test_what_is_not_in_the_map_is_not_there(served: Mapping[str, tftp.Content], name: str) -> None:
     async with serving_tftp(lambda: served, HOST, 0) as port, client() as (transport, protocol):
         transport.sendto(request(name), (HOST, port))
         packet, _ = await protocol.receive()
@@ -118,7 +129,9 @@ async def test_what_is_not_in_the_map_is_not_there(served: Mapping[str, Path], n
         b"\0\1ipxe.efi\0octet\0blksize\0",
     ],
 )
-async def test_writing_and_what_is_not_well_formed_is_refused(served: Mapping[str, Path], packet: bytes) -> None:
+async def test_writing_and_what_is_not_well_formed_is_refused(
+    served: Mapping[str, tftp.Content], packet: bytes
+) -> None:
     async with serving_tftp(lambda: served, HOST, 0) as port, client() as (transport, protocol):
         transport.sendto(packet, (HOST, port))
         answer, _ = await protocol.receive()
@@ -126,7 +139,7 @@ async def test_writing_and_what_is_not_well_formed_is_refused(served: Mapping[st
 
 
 @pytest.mark.parametrize("packet", [b"\0\5\0\4no\0", b"\0\4\0\1", b"\0\3\0\1x", b"\0\6", b"\0", b"", b"\xff" * 600])
-async def test_what_is_no_request_is_not_answered(served: Mapping[str, Path], packet: bytes) -> None:
+async def test_what_is_no_request_is_not_answered(served: Mapping[str, tftp.Content], packet: bytes) -> None:
     """An answer to an error may be answered by an error, and so on."""
     async with serving_tftp(lambda: served, HOST, 0) as port, client() as (transport, protocol):
         transport.sendto(packet, (HOST, port))
@@ -136,12 +149,12 @@ async def test_what_is_no_request_is_not_answered(served: Mapping[str, Path], pa
         assert protocol.received.empty()
 
 
-async def test_two_servers_cannot_be_set_against_each_other(served: Mapping[str, Path]) -> None:
+async def test_two_servers_cannot_be_set_against_each_other(served: Mapping[str, tftp.Content]) -> None:
     """A stranger sends one packet in the name of the other server."""
     answers = 0
 
     class Counting(tftp.TftpServer):
-        def _answer(self, packet: bytes, to: tuple[str, int]) -> None:
+        def _answer(self, packet: bytes, to: tftp.Address) -> None:
             nonlocal answers
             answers += 1
             super()._answer(packet, to)
@@ -163,7 +176,7 @@ async def test_two_servers_cannot_be_set_against_each_other(served: Mapping[str,
 
 
 async def test_a_block_nobody_acknowledged_is_sent_again(
-    served: Mapping[str, Path], monkeypatch: pytest.MonkeyPatch
+    served: Mapping[str, tftp.Content], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tftp, "FIRST_WAIT", 0.01)
     async with serving_tftp(lambda: served, HOST, 0) as port, client() as (transport, protocol):
@@ -178,7 +191,7 @@ async def test_a_block_nobody_acknowledged_is_sent_again(
 
 
 async def test_a_stranger_cannot_acknowledge_for_a_client(
-    served: Mapping[str, Path], monkeypatch: pytest.MonkeyPatch
+    served: Mapping[str, tftp.Content], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tftp, "FIRST_WAIT", 0.01)
     async with (
@@ -193,7 +206,7 @@ async def test_a_stranger_cannot_acknowledge_for_a_client(
             assert (await protocol.receive())[0] == first
 
 
-async def test_one_address_has_only_so_many_transfers_at_once(served: Mapping[str, Path]) -> None:
+async def test_one_address_has_only_so_many_transfers_at_once(served: Mapping[str, tftp.Content]) -> None:
     async with serving_tftp(lambda: served, HOST, 0) as port, client() as (transport, protocol):
         for _ in range(50):
             transport.sendto(request("ipxe.efi"), (HOST, port))
@@ -208,7 +221,7 @@ async def test_one_address_has_only_so_many_transfers_at_once(served: Mapping[st
 
 
 async def test_clients_that_never_answer_do_not_keep_others_out(
-    served: Mapping[str, Path], monkeypatch: pytest.MonkeyPatch
+    served: Mapping[str, tftp.Content], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Anybody can ask in the name of addresses that are nobody's."""
     monkeypatch.setattr(tftp, "MOST_TRANSFERS", 8)
@@ -223,7 +236,7 @@ async def test_clients_that_never_answer_do_not_keep_others_out(
 
 
 async def test_a_client_that_answers_keeps_its_transfer(
-    served: Mapping[str, Path], monkeypatch: pytest.MonkeyPatch
+    served: Mapping[str, tftp.Content], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tftp, "MOST_TRANSFERS", 1)
     async with (
@@ -240,7 +253,7 @@ async def test_a_client_that_answers_keeps_its_transfer(
 
 
 async def test_a_few_addresses_that_acknowledge_slowly_do_not_keep_others_out(
-    served: Mapping[str, Path], monkeypatch: pytest.MonkeyPatch
+    served: Mapping[str, tftp.Content], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tftp, "MOST_TRANSFERS", 8)
     monkeypatch.setattr(tftp, "SILENT", 3600)
@@ -256,5 +269,17 @@ async def test_a_few_addresses_that_acknowledge_slowly_do_not_keep_others_out(
 def test_requests_for_an_image_that_is_not_there_fill_no_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     warn = RareWarning()
     for _ in range(1000):
-        assert ipxe_files(Shelf(tmp_path), warn) == {}
+        assert boot_files(Shelf(tmp_path), "10.77.0.1:8091", warn) == {}
     assert len(caplog.records) == 1
+
+
+def test_grub_is_told_by_tftp_where_the_machine_interface_is(tmp_path: Path) -> None:
+    shelf = Shelf(tmp_path)
+    with shelf.making("sledgehammer", {}) as folder:
+        for name in ("shimx64.efi", "kernel"):
+            (folder / name).write_bytes(CONTENT)
+    files = boot_files(shelf, "10.77.0.1:8091", RareWarning())
+    assert files.keys() == {"shimx64.efi", "grub/grub.cfg"}, "the kernel comes by HTTP"
+    script = files["grub/grub.cfg"]
+    assert isinstance(script, bytes)
+    assert script.startswith(b'source "(http,10.77.0.1:8091)/boot/$net_default_mac/grub.cfg"\n')

@@ -44,6 +44,22 @@ def test_every_setting_can_come_from_each_source(home: Path, monkeypatch: pytest
     assert (options.lab, options.tls, options.tls_names) == (True, True, ["rack.example"])
 
 
+@pytest.mark.parametrize(
+    ("given", "addresses"),
+    [
+        ("10.0.0.1", ["10.0.0.1"]),
+        ("FD77:0::1", ["fd77::1"]),
+        ('["10.0.0.1", "fd77::1", "10.0.0.1"]', ["10.0.0.1", "fd77::1"]),
+    ],
+)
+def test_machines_have_an_address_for_each_family(
+    monkeypatch: pytest.MonkeyPatch, given: str, addresses: list[str]
+) -> None:
+    assert load_settings({}).options.provision_address == []
+    monkeypatch.setenv("RACKWRIGHT_PROVISION_ADDRESS", given)
+    assert load_settings({}).options.provision_address == addresses
+
+
 def test_options_made_by_hand_do_not_depend_on_the_environment(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RACKWRIGHT_PORT", "1002")
     assert Options(home).port == 8090
@@ -61,6 +77,9 @@ def test_options_made_by_hand_do_not_depend_on_the_environment(home: Path, monke
         ('tls_key = "k.pem"', "belong together"),
         ('tls_key = "k.pem"\ntls_certificate = "c.pem"', "tls is off"),
         ('webhook_allow = ["10.0.0.1/8"]', "webhook_allow (from"),
+        ('provision_address = "rack.example"', "'rack.example' is no IP address; write it like 10.0.0.1 or fd00::1"),
+        ('provision_address = ["10.0.0.1", "[fd77::1]:8091"]', "is no IP address"),
+        ('provision_address = "fe80::1"', "link-local"),
     ],
 )
 def test_a_wrong_file_is_refused_with_what_would_be_right(home: Path, text: str, says: str) -> None:

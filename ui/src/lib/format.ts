@@ -27,3 +27,9 @@ export function brief(value: unknown): string {
   if (value === null || value === undefined) return '';
   return typeof value === 'string' ? value : JSON.stringify(value);
 }
+
+/** In powers of ten, as disks are sold. */
+export function bytes(number: number): string {
+  for (const [unit, factor] of [['TB', 1e12], ['GB', 1e9], ['MB', 1e6]] as const) if (number >= factor) return `${(number / factor).toFixed(1)} ${unit}`;
+  return `${number} bytes`;
+}

@@ -3,12 +3,12 @@
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from ipaddress import IPv6Address, ip_address, ip_network
 from typing import Annotated
 
 from fastapi import Depends, Request
 
 from rackwright.domain.errors import RackwrightError
+from rackwright.domain.networks.source_networks import source_network
 
 SOURCES = 10_000
 """Addresses remembered; beyond that the address that was seen longest ago is forgotten."""
@@ -56,20 +56,6 @@ class Bucket:
             self._levels[source] = (min(self.burst, level + 1), since)
 
 
-def source_network(address: str) -> str:
-    """Return what an address is counted as: an IPv4 host, or the IPv6 network of a host.
-
-    A host has all addresses of its IPv6 network.
-    """
-    try:
-        parsed = ip_address(address.partition("%")[0])
-    except ValueError:
-        return address
-    if isinstance(parsed, IPv6Address):
-        return str(parsed.ipv4_mapped or ip_network((parsed, 64), strict=False))
-    return str(parsed)
-
-
 def source_of(request: Request) -> str:
     return request.client.host if request.client else ""
 
@@ -77,12 +63,16 @@ def source_of(request: Request) -> str:
 async def limit_requests(request: Request) -> str:
     """Refuse a source that sends too many requests; return its address: the dependency of public routes.
 
-    `app.state.counts_as` says what an address is counted as.
+    `app.state.counts_as` says what an address is counted as; `app.state.network_bucket` limits its whole network
+    besides, where a network has many machines.
     """
     source = source_of(request)
     bucket: Bucket = request.app.state.public_bucket
     counts_as: Callable[[str], str] = request.app.state.counts_as
+    network_bucket: Bucket | None = request.app.state.network_bucket
     if not bucket.take(counts_as(source)):
+        raise TooMany
+    if network_bucket is not None and not network_bucket.take(source_network(source)):
         raise TooMany
     return source
 

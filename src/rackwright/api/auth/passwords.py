@@ -11,8 +11,9 @@ import math
 from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
 
-from rackwright.api.auth.limits import Bucket, TooMany, source_network
+from rackwright.api.auth.limits import Bucket, TooMany
 from rackwright.domain.errors import Invalid
+from rackwright.domain.networks.source_networks import source_network
 
 HASHES_AT_ONCE = 2
 MOST_WAITING = 32

@@ -17,8 +17,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address
 
-from rackwright.api.auth.limits import source_network
 from rackwright.domain.networks.call_targets import IpNetwork
+from rackwright.domain.networks.source_networks import source_network
 
 log = logging.getLogger(__name__)
 

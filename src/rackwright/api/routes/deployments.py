@@ -15,7 +15,7 @@ from rackwright.api.http.patching import patch_body, read_patch
 from rackwright.api.http.types import Key, Line, Name
 from rackwright.api.http.writing import EditTerms, PostTerms, Terms, answer_dry_run, write_graph
 from rackwright.api.routes.bind_targets import MOST_BINDINGS, TargetsIn, TargetsOut, try_targets
-from rackwright.api.routes.deployment_plans import PlanOut, list_installs
+from rackwright.api.routes.deployment_plans import PlanOut, show_plan
 from rackwright.api.routes.node_roles import (
     BindingIn,
     CreatedOut,
@@ -141,7 +141,12 @@ def _deployment_fields(deployment: DeploymentRecord) -> dict[str, object]:
 class CommitIn(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
-    digest: str | None = Field(None, max_length=128, description="Of the plan you saw.")
+    digest: str | None = Field(
+        None,
+        max_length=128,
+        description="Of the plan you saw. If the plan has changed since, nothing is done: 412. Needed where data is"
+        " wiped: else 428.",
+    )
     comment: Line = ""
 
 
@@ -398,21 +403,22 @@ async def plan_deployment(caller: Writer, terms: PostTerms, deployment: Key) -> 
 
     async def work(session: GraphSession) -> PlanOut:
         plan = await commits.plan_proposal_commit(session, await _lock_and_check(session, caller, terms, deployment))
-        return PlanOut.of(plan, await list_installs(session, caller.server, plan))
+        return await show_plan(session, caller.server, plan)
 
     return await write_graph(caller, terms, work)
 
 
 @router.post("/{deployment}/commit", response_model=PlanOut)
 async def commit_deployment(caller: Writer, terms: PostTerms, deployment: Key, body: CommitIn) -> Response:
-    """Make the proposal what is wanted from now on. With `digest`: only if that does what the plan you saw said."""
+    """Make the proposal what is wanted from now on. With `digest`: only if that does what the plan you saw said. Where
+    disks are wiped that hold data, it needs one: you confirm by it what is lost."""
 
     async def work(session: GraphSession) -> PlanOut:
         record = await _lock_and_check(session, caller, terms, deployment)
         for deployment_id in await snapshots.select_source_deployments(session, record):
             await caller.authorize(session, deployment_id)  # the commit takes nodes from there
         plan = await commits.commit_proposal(session, record, body.digest, body.comment)
-        return PlanOut.of(plan, await list_installs(session, caller.server, plan))
+        return await show_plan(session, caller.server, plan)
 
     return await write_graph(caller, terms, work)
 

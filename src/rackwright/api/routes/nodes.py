@@ -1,5 +1,6 @@
 """/api/v2/nodes: machines and phantoms, how they are added, changed, accepted, moved and installed anew."""
 
+from dataclasses import asdict
 from datetime import datetime
 from typing import Annotated, Any
 
@@ -15,19 +16,18 @@ from rackwright.api.http.paging import ListQuery, list_parameters, read_page
 from rackwright.api.http.patching import patch_body, read_patch
 from rackwright.api.http.types import JsonMap, Key, Line, Mac, NodeName, Uuid, mask_secrets
 from rackwright.api.http.writing import EditTerms, PostTerms, write, write_graph
-from rackwright.api.routes.node_roles import NodeRoleOut
 from rackwright.domain.attributes import merge
 from rackwright.domain.catalogue import JsonObject
 from rackwright.domain.errors import NotPermitted
+from rackwright.domain.machines.reported_bmc import propose_bmc
 from rackwright.domain.states import NodeRoleState
 from rackwright.store.db.session import GraphSession, Session
 from rackwright.store.db.visibility import EVERYTHING
 from rackwright.store.graph.deployments import SYSTEM, get_deployment
-from rackwright.store.graph.noderole_views import get_noderole_view
 from rackwright.store.machines import nodes as stored
 from rackwright.store.machines.keys import key_fingerprint, line_fingerprint
 from rackwright.store.machines.node_address import approve_address, forget_host_key, pin_host_key, pin_offered_key
-from rackwright.store.machines.node_changes import Editor, NodeChanges, edit_node, start_reinstall
+from rackwright.store.machines.node_changes import Editor, NodeChanges, edit_node
 from rackwright.store.machines.nodes import NODES, NewNode, NodeRecord, lock_node, select_nodes_for_list
 from rackwright.store.machines.registration import accept_machine
 from rackwright.store.networks.domains import find_domain_of_node
@@ -186,14 +186,28 @@ class NodeOut(Resource):
         return cls.model_validate(_node_fields(node))
 
 
+class ProposedBmcOut(BaseModel):
+    kind: str = Field(examples=["ipmi"])
+    address: str = Field(examples=["192.0.2.7"])
+
+
 class NodeDetail(NodeOut):
     """A node with all that the machine found out about itself."""
 
     discovery: JsonMap
+    proposed_bmc: ProposedBmcOut | None = Field(
+        description="Where the machine says that its BMC is. Nothing is sent there before an administrator has set it;"
+        " null: one is set, or the machine says nothing of it."
+    )
 
     @classmethod
     def of(cls, node: NodeRecord) -> "NodeDetail":
-        return cls.model_validate({**_node_fields(node), "discovery": mask_secrets(node.discovery)})
+        proposed = propose_bmc(node.discovery.get("bmc"), node.hint.get("bmc"))
+        found = {
+            "discovery": mask_secrets(node.discovery),
+            "proposed_bmc": None if proposed is None else asdict(proposed),
+        }
+        return cls.model_validate({**_node_fields(node), **found})
 
 
 _LABELS = {int(state): state.label for state in NodeRoleState}
@@ -434,17 +448,3 @@ async def move_node(caller: Writer, terms: PostTerms, node: Key, body: MoveIn) -
         return NodeDetail.of(await stored.get_node(session, record.id, EVERYTHING))
 
     return await write_graph(caller, terms, work)
-
-
-@router.post("/{node}/reinstall", response_model=NodeRoleOut)
-async def reinstall_node(caller: Writer, terms: PostTerms, node: Key) -> Response:
-    """Install the node's operating system anew. All that is on its disks is lost. Answers with the noderole that does
-    it."""
-
-    async def work(session: Session) -> NodeRoleOut:
-        record = await lock_node(session, node)
-        await caller.authorize(session, record.deployment_id)
-        terms.check(NodeOut.of(record), f"node {record.name}")
-        return NodeRoleOut.of(await get_noderole_view(session, await start_reinstall(session, record), EVERYTHING))
-
-    return await write(caller, terms, work)

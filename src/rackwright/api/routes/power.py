@@ -3,16 +3,14 @@
 These are the routes that call machines' controllers.
 """
 
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Response
 from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 
-from rackwright.annealer.installs import read_hammer_node
 from rackwright.api.context import Administrator, Caller, ScopedReader, Writer
 from rackwright.api.http.answers import answer
 from rackwright.api.http.types import Key
@@ -20,14 +18,13 @@ from rackwright.api.http.writing import EditTerms, PostTerms, Terms, find_replay
 from rackwright.api.routes.nodes import NodeOut
 from rackwright.domain.catalogue import JsonObject
 from rackwright.domain.errors import Conflict, RackwrightError, Rule
-from rackwright.hammers.base import BootDevice, Hammer, HammerFailed, HammerNode, Power
+from rackwright.domain.machines.power import PowerOrder
+from rackwright.hammers.base import BootDevice, HammerFailed, Power
 from rackwright.hammers.registry import bmc_kinds
 from rackwright.store.db.session import Session
 from rackwright.store.db.visibility import EVERYTHING
 from rackwright.store.events.outbox import emit
 from rackwright.store.machines.nodes import NodeRecord, get_node, lock_node, update_node
-
-T = TypeVar("T")
 
 router = APIRouter(prefix="/nodes/{node}", tags=["power"])
 
@@ -104,36 +101,23 @@ async def get_power(caller: ScopedReader, node: Key) -> Response:
     async with caller.read() as (session, visible):
         record = await get_node(session, node, visible)
     _check_is_machine(record)
-    hammer, target = await _find_hammer(caller, record.id)
-    return answer(PowerOut(node=target.name, power=await _ask_bmc(hammer.status(target))))
+    return answer(PowerOut(node=record.name, power=await _carry_out(caller, record.id, PowerOrder.STATUS)))
 
 
 @router.post("/power", response_model=PowerOut)
 async def switch_power(caller: Writer, terms: PostTerms, node: Key, body: PowerIn) -> Response:
     """Switch a machine on or off, or restart it. What runs on it is not asked."""
 
-    async def switch(hammer: Hammer, target: HammerNode) -> None:
-        if body.action in (PowerAction.OFF, PowerAction.CYCLE):
-            await hammer.off(target)
-        if body.action in (PowerAction.ON, PowerAction.CYCLE):
-            await hammer.on(target)
-        if body.action is PowerAction.RESET:
-            await hammer.reset(target)
-
-    return await _switch_machine(caller, terms, node, body.action, switch)
+    return await _switch_machine(caller, terms, node, PowerOrder(body.action.value))
 
 
 @router.post("/boot_device", response_model=PowerOut)
 async def choose_boot_device(caller: Writer, terms: PostTerms, node: Key, body: BootDeviceIn) -> Response:
     """What the machine boots from the next time, and only then."""
-    return await _switch_machine(
-        caller, terms, node, f"boot {body.device}", lambda hammer, target: hammer.boot_device(target, body.device)
-    )
+    return await _switch_machine(caller, terms, node, PowerOrder(f"boot {body.device}"))
 
 
-async def _switch_machine(
-    caller: Caller, terms: Terms, key: str, action: str, act: Callable[[Hammer, HammerNode], Awaitable[None]]
-) -> Response:
+async def _switch_machine(caller: Caller, terms: Terms, key: str, order: PowerOrder) -> Response:
     """Have the controller act, outside of any transaction, for it may take long; record it once it is done."""
 
     async def check(session: Session) -> int:
@@ -143,14 +127,14 @@ async def _switch_machine(
     if replay is not None:
         return replay
     id = await caller.change(check)
-    hammer, target = await _find_hammer(caller, id)
-    await _ask_bmc(act(hammer, target))
-    power = await _ask_bmc(hammer.status(target))
+    power = await _carry_out(caller, id, order)
 
     async def record_action(session: Session) -> PowerOut:
         record = await get_node(session, id, EVERYTHING)
         await caller.authorize(session, record.deployment_id)
-        await emit(session, "node.power", id, node_id=id, deployment_id=record.deployment_id, data={"asked": action})
+        await emit(
+            session, "node.power", id, node_id=id, deployment_id=record.deployment_id, data={"asked": order.value}
+        )
         return PowerOut(node=record.name, power=power)
 
     return await write(caller, Terms(None, terms.idempotency_key, terms.request_digest), record_action)
@@ -171,19 +155,9 @@ def _check_is_machine(node: NodeRecord) -> None:
         raise Conflict(Rule.PHANTOM, f"{node.name} is a phantom node and has no power to switch.")
 
 
-async def _find_hammer(caller: Caller, node_id: int) -> tuple[Hammer, HammerNode]:
-    """Return the hammer for a node, and the node as hammers know it."""
-    async with caller.server.store.read() as session:
-        target = await read_hammer_node(session, node_id)
+async def _carry_out(caller: Caller, node_id: int, order: PowerOrder) -> Power:
+    """Have the controller act, from a server that reaches it; turn its failure into a 502."""
     try:
-        return caller.server.installs.reach.hammer(target), target
-    except HammerFailed as error:
-        raise BmcFailed(str(error)) from None
-
-
-async def _ask_bmc(answer: Awaitable[T]) -> T:
-    """Await what a controller answers; turn its failure into a 502."""
-    try:
-        return await answer
+        return await caller.server.power_orders.carry_out(node_id, order)
     except HammerFailed as error:
         raise BmcFailed(str(error)) from None

@@ -20,19 +20,23 @@ class TargetSystemOut(BaseModel):
     name: str = Field(examples=["debian-12"])
     built: bool = Field(description="Its image is on this server, so machines can be installed with it now.")
     size: int | None = Field(description="Bytes of the image; null: not built.")
+    problem: str | None = Field(description="Why its image must not be installed; null: there is none, or it may be.")
     recipe: bool = Field(description="This server can build it: `rackwright image build NAME`.")
 
 
 def target_systems(server: Server) -> list[TargetSystemOut]:
     """Return all systems that can be built or are built."""
-    sizes = {
-        image.name: image.files[ROOT_FILE].size
-        for image in server.shelf.all()
-        if ROOT_FILE in image.files and image.name != SLEDGEHAMMER
-    }
+    images = {image.name: image for image in server.shelf.all() if ROOT_FILE in image.files}
+    problems = {name: server.shelf.find_problem(name) for name in images}
     return [
-        TargetSystemOut(name=name, built=name in sizes, size=sizes.get(name), recipe=name in SYSTEMS)
-        for name in sorted({*SYSTEMS, *sizes})
+        TargetSystemOut(
+            name=name,
+            built=name in images and problems[name] is None,
+            size=images[name].files[ROOT_FILE].size if name in images else None,
+            problem=problems.get(name),
+            recipe=name in SYSTEMS,
+        )
+        for name in sorted({*SYSTEMS, *images} - {SLEDGEHAMMER})
     ]
 
 

@@ -10,6 +10,7 @@ from rackwright.cli.apps import make_app
 from rackwright.cli.client import Client
 from rackwright.cli.commands.deployment_role import app as role_app
 from rackwright.cli.output.exits import BY_STATUS, Exit, confirm, fail
+from rackwright.cli.output.lost_data import name_lost_data
 from rackwright.cli.output.printing import prints
 from rackwright.cli.output.terminal import say
 from rackwright.cli.shared import Deployment, Filters, Limit, Role, SetOptions, Sort, Yes, parse_values, read_list
@@ -110,12 +111,15 @@ def commit(
     watch: Annotated[bool, typer.Option(help="Follow the work until it is done.")] = False,
     json: Json = False,
 ) -> None:
-    """Make the proposal what is wanted from now on. What it does is shown first; wipes ask."""
+    """Make the proposal what is wanted from now on. What it wipes is shown first, and asked: say --yes, or the digest
+    of the plan that you saw."""
     client = Client()
     plan = client.post(f"/deployments/{deployment}/plan")
     if plan["wiped"]:
         _warn_of_lacks(deployment, plan["installs"])
-        confirm(f"This wipes the disks of {', '.join(plan['wiped'])}. Commit?", yes)
+        lost = name_lost_data(plan["installs"])
+        what = f"This wipes the disks of {', '.join(plan['wiped'])}{': ' + lost if lost else ''}. Commit?"
+        confirm(what, yes or digest is not None)
     body = {"digest": digest or plan["digest"], "comment": comment}
     _print_plan(client.post(f"/deployments/{deployment}/commit", body), json)
     if watch:

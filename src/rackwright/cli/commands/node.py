@@ -11,7 +11,8 @@ import typer
 from rackwright.cli.apps import make_app
 from rackwright.cli.client import Client
 from rackwright.cli.output.cable_lines import with_links
-from rackwright.cli.output.exits import Exit, confirm, fail
+from rackwright.cli.output.exits import Exit, confirm, fail, require_person
+from rackwright.cli.output.lost_data import name_lost_data
 from rackwright.cli.output.passwords import PasswordStdin, read_password
 from rackwright.cli.output.printing import prints
 from rackwright.cli.output.terminal import say
@@ -36,7 +37,7 @@ BMC_KINDS = bmc_kinds()
 
 
 def _check_bmc_kind(kind: str) -> str:
-    if kind not in BMC_KINDS:
+    if kind and kind not in BMC_KINDS:
         raise typer.BadParameter(f"{kind!r} is not one of {', '.join(map(repr, BMC_KINDS))}.")
     return kind
 
@@ -47,7 +48,7 @@ BmcKind = Annotated[
         metavar=f"<{'|'.join(BMC_KINDS)}>",
         callback=_check_bmc_kind,
         autocompletion=lambda: list(BMC_KINDS),
-        help="What it speaks.",
+        help=f"What it speaks; {BMC_KINDS[0]}, or what the machine says if its address is taken from there.",
     ),
 ]
 
@@ -205,7 +206,7 @@ def bmc(
     address: Annotated[
         str | None, typer.Option(help="Host, or host:port. Without it, what the machine says is proposed.")
     ] = None,
-    kind: BmcKind = BMC_KINDS[0],
+    kind: BmcKind = "",
     username: str = "",
     password_stdin: PasswordStdin = False,
     shown_password: Annotated[str | None, typer.Option("--password", hidden=True)] = None,
@@ -223,9 +224,12 @@ def bmc(
             Exit.USAGE,
         )
     client = Client()
+    reported_kind = BMC_KINDS[0]
+    if not address:
+        address, reported_kind = _confirm_reported_address(client, node, yes)
     body = {
-        "kind": kind,
-        "address": address or _confirm_reported_address(client, node, yes),
+        "kind": kind or reported_kind,
+        "address": address,
         "username": username,
         "password": _read_bmc_password(node, password_stdin),
         "plain": plain,
@@ -241,14 +245,15 @@ def _read_bmc_password(node: str, from_stdin: bool) -> str:
     return variable if variable is not None else read_password(f"Password of the BMC of {node}: ", from_stdin)
 
 
-def _confirm_reported_address(client: Client, node: str, yes: bool) -> str:
-    """Return the address that the machine reports for its BMC, once a person agrees."""
+def _confirm_reported_address(client: Client, node: str, yes: bool) -> tuple[str, str]:
+    """Return the address that the machine reports for its BMC, and what it speaks, once a person agrees."""
     reported = client.get(f"/nodes/{node}")["discovery"].get("bmc")
     address = reported.get("address") if isinstance(reported, dict) else None
     if not isinstance(address, str):
         raise typer.BadParameter(f"{node} does not say where its BMC is: give it with --address.")
-    confirm(f"The machine says that its BMC is at {address!r}. Send the password there?", yes)
-    return address
+    kind = reported.get("kind") if reported.get("kind") in BMC_KINDS else BMC_KINDS[0]
+    confirm(f"The machine says that its BMC is at {address!r} ({kind}). Send the password there?", yes)
+    return address, str(kind)
 
 
 @app.command("host-key")
@@ -291,10 +296,22 @@ def _read_key(file: Path) -> str:
 
 @app.command()
 @prints()
-def reinstall(node: Node, yes: Yes = False) -> Any:
-    """Install the operating system anew. All that is on its disks is lost."""
-    confirm(f"Reinstall {node}? All that is on its disks is lost.", yes)
-    return Client().post(f"/nodes/{node}/reinstall")
+def reinstall(
+    node: Node,
+    yes: Yes = False,
+    digest: Annotated[
+        str | None, typer.Option(help="Only if what is lost is still what you saw with this digest.")
+    ] = None,
+) -> Any:
+    """Install the operating system anew. All that is on its disks is lost: it is shown first, and asked."""
+    require_person(f"Reinstall {node}? This loses all that is on its disks.", yes or digest is not None)
+    client = Client()
+    plan = client.get(f"/nodes/{node}/reinstall")
+    if not yes and digest is None:
+        say(f"digest: {plan['digest']}", file=sys.stderr)
+    lost = name_lost_data(plan["installs"]) or "all that is on its disks"
+    confirm(f"Reinstall {node}? This loses {lost}.", yes or digest is not None)
+    return client.post(f"/nodes/{node}/reinstall", {"digest": digest or plan["digest"]})
 
 
 @app.command()

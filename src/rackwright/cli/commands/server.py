@@ -50,11 +50,12 @@ def server(
     ] = None,
     tick: Annotated[float | None, typer.Option(help="Seconds between two looks at what nobody woke us for.")] = None,
     provision_address: Annotated[
-        str | None, typer.Option(help="This host's address on the network that machines boot from.")
+        list[str] | None,
+        typer.Option("--provision-address", help="This host's address where machines boot; once for each family."),
     ] = None,
     provision_port: Annotated[int | None, typer.Option(help="Port of the machine interface there, plain HTTP.")] = None,
     provision_interface: Annotated[
-        str | None, typer.Option(help="The interface of that address, to answer IPv6 router solicitations on.")
+        str | None, typer.Option(help="The interface of these addresses, to send IPv6 router advertisements on.")
     ] = None,
     kernel_arguments: Annotated[
         str | None, typer.Option(help="For kernels that machines boot over the network, such as console=ttyS0.")

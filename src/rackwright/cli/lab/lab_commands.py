@@ -23,6 +23,7 @@ import typer
 from rackwright.cli.apps import make_app
 from rackwright.cli.output.terminal import say
 from rackwright.home import default_home
+from rackwright.lab.hardware import Firmware
 from rackwright.parent_death import DIES_WITH_US
 
 app = make_app()
@@ -41,7 +42,11 @@ def _record_file() -> Path:
 @app.command()
 def up(
     machines: Annotated[int, typer.Option(min=1, max=32, help="How many virtual machines.")] = 3,
-    uefi: Annotated[bool, typer.Option(help="With UEFI instead of BIOS.")] = False,
+    firmware: Annotated[Firmware, typer.Option(help="What the machines start with.")] = Firmware.BIOS,
+    disks: Annotated[int, typer.Option(min=1, max=16, help="Disks a machine, of 8 GiB.")] = 1,
+    nics: Annotated[int, typer.Option(min=1, max=8, help="Network cards a machine.")] = 1,
+    tpm: Annotated[bool, typer.Option(help="With a TPM 2.0.")] = False,
+    ipv6_only: Annotated[bool, typer.Option("--ipv6-only", help="A network without IPv4; needs UEFI.")] = False,
     memory: Annotated[int, typer.Option(min=256, help="MiB a machine; an install needs 1024.")] = 1024,
     port: Annotated[int, typer.Option(help="Port of the server on this host; 0: any that is free.")] = 0,
     power_on: Annotated[bool, typer.Option(help="Switch the machines on.")] = True,
@@ -56,7 +61,17 @@ def up(
     if _read_running_lab() is not None:
         _fail("A lab is up already. End it: rackwright lab down")
     with _temporary_folder() as folder, _recorded(folder):
-        options = {"machines": machines, "uefi": uefi, "memory": memory, "power_on": power_on, "images": str(images)}
+        options = {
+            "machines": machines,
+            "memory": memory,
+            "disks": disks,
+            "nics": nics,
+            "tpm": tpm,
+            "ipv6_only": ipv6_only,
+            "firmware": firmware.value,
+            "power_on": power_on,
+            "images": str(images),
+        }
         raise typer.Exit(asyncio.run(_run_lab(folder, options, port)))
 
 

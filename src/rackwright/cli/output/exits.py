@@ -29,6 +29,7 @@ BY_STATUS = {
     409: Exit.CONFLICT,
     412: Exit.CONFLICT,
     422: Exit.USAGE,
+    428: Exit.USAGE,
     503: Exit.UNREACHABLE,
 }
 """HTTP status -> exit code; FAILED for all others"""
@@ -40,11 +41,16 @@ def fail(message: str, code: Exit = Exit.FAILED) -> NoReturn:
     sys.exit(code)
 
 
+def require_person(question: str, yes: bool) -> None:
+    """End the command if a question is to be asked and nobody is there to answer it."""
+    if not yes and not sys.stdin.isatty():
+        fail(f"{question} Nobody is there to ask: repeat with --yes to do it.", Exit.USAGE)
+
+
 def confirm(question: str, yes: bool) -> None:
     """Ask before something that cannot be undone. Where nobody can answer, `--yes` must be given."""
     if yes:
         return
-    if not sys.stdin.isatty():
-        fail(f"{question} Nobody is there to ask: repeat with --yes to do it.", Exit.USAGE)
+    require_person(question, yes)
     if input(f"{visible(question)} [y/N] ").strip().lower() not in ("y", "yes"):
         fail("Nothing was done.")

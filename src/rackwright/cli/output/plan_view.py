@@ -32,15 +32,40 @@ def print_plan(plan: dict[str, Any]) -> None:
         console.print(Text(f"> {name} moves here", style="cyan"))
     for name in plan["wiped"]:
         console.print(Text(f"! {name} IS WIPED AND INSTALLED ANEW", style="bold white on red"))
-    for install in plan["installs"]:
-        target = f"{install['os'] or 'no system'} on {install['disk'] or 'an unknown disk'}"
-        console.print(Text(f"  {install['node']}: {target}", style="bold"))
-        for lack in install["missing"]:
-            console.print(Text(f"  ? {install['node']}: {lack}", style="yellow"))
+    print_installs(plan["installs"])
+    for problem in plan["network_problems"]:
+        console.print(Text(f"  ? {problem}", style="red"))
     counted = (*MARKS, "roles_removed")
     counts = ", ".join(f"{len(plan[change])} {change.replace('_', ' ')}" for change in counted if plan[change])
     console.print(counts or "Nothing changes.")
     console.print(Text(f"digest: {plan['digest']}", style="dim"))
+
+
+def print_installs(installs: list[dict[str, Any]]) -> None:
+    """Print what machines are given, what they lack for it, and in red what is lost on each of their disks."""
+    from rich.text import Text
+
+    console = open_console(soft_wrap=True)
+    for install in installs:
+        target = f"{install['os'] or 'no system'} on {install['disk'] or 'an unknown disk'}"
+        console.print(Text(f"  {install['node']}: {target}", style="bold"))
+        for lack in install["missing"]:
+            console.print(Text(f"  ? {install['node']}: {lack}", style="yellow"))
+        for disk in install["wipes"]:
+            style = "bold red" if disk["contents"] or not disk["known"] else ""
+            console.print(Text(f"  ! {describe_wiped_disk(disk)}", style=style))
+            for content in disk["contents"]:
+                console.print(Text(f"      {content}", style="red"))
+
+
+def describe_wiped_disk(disk: dict[str, Any]) -> str:
+    """Return a disk that is written to, with its size and serial number, and whether anything is lost on it."""
+    size = disk["bytes"]
+    facts = [f"{size / 1e9:.1f} GB"] if size is not None else []
+    if disk["serial"]:
+        facts.append(f"serial {disk['serial']}")
+    lost = "is WIPED, with:" if disk["contents"] else "is empty" if disk["known"] else "has what nobody knows"
+    return f"{disk['name']}{' (' + ', '.join(facts) + ')' if facts else ''} {lost}"
 
 
 def print_graph(graph: dict[str, Any]) -> None:

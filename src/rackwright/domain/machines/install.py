@@ -133,8 +133,16 @@ def on_boot(attempt: Attempt, boot_id: str, bootenv: str) -> Step:
         return _refuse(attempt, "that boot is of the past")
     if attempt.stage is Stage.BOOTING and bootenv == LOCAL:
         return Step(replace(attempt, stage=Stage.PROBING), (Act.PROBE,))
+    if attempt.stage is Stage.INSTALLING and bootenv == SLEDGEHAMMER:
+        # The installer reports how it ended before it goes on as sledgehammer: one that did not is gone.
+        failed = replace(
+            attempt,
+            stage=Stage.FAILED,
+            error="The machine booted anew in the middle of its install: it lost its power, or was reset. "
+            "Its disks may be half written. Look at it, then reinstall.",
+        )
+        return Step(failed, (Act.PUBLISH_SLEDGEHAMMER, Act.FAIL))
     if attempt.stage is Stage.INSTALLING and bootenv != LOCAL:
-        # The installer itself, or sledgehammer after a loss of power: only time tells which, so the deadline decides.
         return Step(replace(attempt, installer_boot_id=boot_id))
     return _refuse(attempt, f"a boot into {bootenv} means nothing while {attempt.stage}")
 
@@ -149,6 +157,14 @@ def on_probed(attempt: Attempt, *, ok: bool, error: str = "") -> Step:
         )
         return Step(failed, (Act.FAIL,))
     return Step(replace(attempt, stage=Stage.DONE), (Act.SUCCEED,))
+
+
+def on_set_up_failed(attempt: Attempt, error: str) -> Step:
+    """Take note that cloud-init of the installed system failed. The system runs, to be looked at."""
+    if attempt.stage is not Stage.PROBING:
+        return _refuse(attempt, f"cloud-init is not waited for while {attempt.stage}")
+    text = f"The system is installed and runs, but its cloud-init failed: {error}"
+    return Step(replace(attempt, stage=Stage.FAILED, error=text), (Act.FAIL,))
 
 
 def on_expired(attempt: Attempt, why: str) -> Step:

@@ -50,7 +50,7 @@ class Report:
     bytes_total: int | None = None
     """Of this stage."""
     round: int = 1
-    """How often the stage began, counted from 1; it begins anew when it was cut off."""
+    """How often the stage began, counted from 1; when it was cut off, it goes on or begins anew."""
 
 
 @dataclass(frozen=True)
@@ -129,11 +129,12 @@ def _log_new_stage(log: InstallLog, report: Report, now: float) -> tuple[Install
 def _log_progress(stage: InstallerStage, report: Report, now: float) -> tuple[InstallerStage, Lines]:
     """Return the stage with the values of the report, and the line about them if one is due."""
     lines: Lines = []
+    share = 0 if not report.bytes_total else 100 * (report.bytes or 0) // report.bytes_total
     if report.round > stage.round:
-        lines = [f"{_title(stage.name)}: begins anew, it was cut off after {_size(stage.bytes)}"]
-        stage = replace(stage, round=report.round, told_at=now, told_share=0, told_bytes=0)
+        goes_on = f"goes on at {_size(report.bytes)}" if report.bytes else "begins anew"
+        lines = [f"{_title(stage.name)}: {goes_on}, it was cut off after {_size(stage.bytes)}"]
+        stage = replace(stage, round=report.round, told_at=now, told_share=share, told_bytes=report.bytes or 0)
     stage = replace(stage, percent=report.percent, bytes=report.bytes or 0)
-    share = 0 if not report.bytes_total else 100 * stage.bytes // report.bytes_total
     if not report.bytes_total or stage.bytes <= stage.told_bytes:
         return stage, lines
     if share - stage.told_share < LINE_PERCENT and now - stage.told_at < LINE_SECONDS:

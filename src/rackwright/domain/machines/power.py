@@ -32,3 +32,15 @@ def with_matching_password(before: Json, after: Json) -> Json:
     target_before = {key: value for key, value in before.items() if key != PASSWORD}
     target_after = {key: value for key, value in after.items() if key != PASSWORD}
     return after if target_before == target_after else target_after
+
+
+class PowerOrder(StrEnum):
+    """What people have a machine's controller do."""
+
+    STATUS = "status"
+    ON = "on"
+    OFF = "off"
+    RESET = "reset"
+    CYCLE = "cycle"
+    BOOT_NETWORK = "boot network"
+    BOOT_DISK = "boot disk"

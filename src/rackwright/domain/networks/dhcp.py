@@ -8,7 +8,8 @@ allow-list before it is rendered. Speaking to Kea is in `provision/kea.py`.
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from ipaddress import IPv4Address, IPv4Network
+from ipaddress import IPv4Address, IPv4Network, IPv6Address
+from typing import TypeVar
 
 from rackwright.domain.catalogue import Json, JsonObject
 from rackwright.domain.errors import Invalid
@@ -18,13 +19,23 @@ from rackwright.domain.networks.networks import check_network_name
 _BOOTENV = re.compile(r"[a-z0-9][a-z0-9.-]{0,80}")
 _INTERFACE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,14}")
 
+_Address = TypeVar("_Address", IPv4Address, IPv6Address)
+
 FOR_EVER = 2**31 - 1
 RETRY_MILLISECONDS = 2000
 LEASE_SECONDS = 900
 """How long a lease lasts: short, because an unknown machine soon becomes a node with an address of its own."""
 
 IPXE_BIOS, IPXE_X64, IPXE_ARM64 = "undionly.kpxe", "ipxe.efi", "ipxe-arm64.efi"
-"""The files that TFTP has for each kind of firmware."""
+SHIM_X64 = "shimx64.efi"
+"""The files that firmware fetches, each kind its own.
+
+UEFI does not tell DHCP whether it starts signed programs only, so all of it gets shim, which is signed.
+"""
+HTTP_CLIENT = "HTTPClient"
+"""What firmware that boots by HTTP says it is, and wants to hear."""
+HTTP_X64 = "http-x64"
+LOADERS_PATH = "/files/sledgehammer"
 
 
 @dataclass(frozen=True)
@@ -72,13 +83,13 @@ def check_bootenv(name: str) -> str:
 
 
 def pool_share(
-    pools: Sequence[tuple[IPv4Address, IPv4Address]], server: int, servers: int
-) -> tuple[tuple[IPv4Address, IPv4Address], ...]:
+    pools: Sequence[tuple[_Address, _Address]], server: int, servers: int
+) -> tuple[tuple[_Address, _Address], ...]:
     """Return the part of the pools that server number `server` of `servers` gives out.
 
     Shares do not overlap, so two servers never give out the same address. Numbers begin with 0.
     """
-    parts: list[tuple[IPv4Address, IPv4Address]] = []
+    parts: list[tuple[_Address, _Address]] = []
     for first, last in pools:
         size = int(last) - int(first) + 1
         start, end = size * server // servers, size * (server + 1) // servers
@@ -101,9 +112,13 @@ class KeaHost:
     """This server's own addresses on those interfaces."""
     http_port: int = 80
     dns: IPv4Address | None = None
+    boots: bool = True
+    """Whether machines are told what to boot: not where this server has an address for them in IPv6 alone."""
 
     def server_on(self, subnet: IPv4Network) -> IPv4Address | None:
-        """Return the address by which machines of a subnet reach this server."""
+        """Return the address at which machines of a subnet find what they boot; None: nowhere."""
+        if not self.boots:
+            return None
         in_subnet = [address for address in self.addresses if address in subnet]
         return next(iter(in_subnet or self.addresses), None)
 
@@ -136,7 +151,8 @@ def render_kea_config(state: DhcpState, kea: KeaHost) -> JsonObject:
             # No address of a node is ever in a pool, so Kea need not check whether it is.
             "reservations-out-of-pool": True,
             "match-client-id": False,
-            "client-classes": _client_classes(kea),
+            # Kea takes no empty list of classes.
+            **({"client-classes": [*_client_classes(kea), *_http_classes(state, kea)]} if kea.boots else {}),
             "reservations": [
                 {"hw-address": check_mac(mac), "hostname": check_node_name(host.node), "user-context": _context(host)}
                 for host in state.hosts
@@ -152,7 +168,7 @@ def _client_classes(kea: KeaHost) -> list[Json]:
     url = f"http://${{next-server}}:{kea.http_port}/boot/${{netX/mac:hexhyp}}"
     by_firmware = (
         ("bios", "option[93].hex == 0x0000", IPXE_BIOS),
-        ("uefi-x64", "(option[93].hex == 0x0007 or option[93].hex == 0x0009)", IPXE_X64),
+        ("uefi-x64", "(option[93].hex == 0x0007 or option[93].hex == 0x0009)", SHIM_X64),
         ("uefi-arm64", "option[93].hex == 0x000b", IPXE_ARM64),
     )
     ipxe: JsonObject = {
@@ -167,6 +183,28 @@ def _client_classes(kea: KeaHost) -> list[Json]:
         for name, test, file in by_firmware
     ]
     return [ipxe, *firmware]
+
+
+def _http_classes(state: DhcpState, kea: KeaHost) -> list[Json]:
+    """Return what firmware that boots by HTTP is told: a URL, in which is the address of this server on its subnet.
+
+    Such a class is looked at only once the subnet of a client is known, which requires it.
+    """
+    is_http = f"substring(option[60].hex, 0, {len(HTTP_CLIENT)}) == '{HTTP_CLIENT}' and option[93].hex == 0x0010"
+    classes: list[Json] = []
+    for subnet in state.subnets:
+        server = kea.server_on(subnet.subnet)
+        if server is not None:
+            classes.append(
+                {
+                    "name": f"{HTTP_X64}-{subnet.id}",
+                    "only-if-required": True,
+                    "test": f"not member('ipxe') and {is_http}",
+                    "boot-file-name": f"http://{server}:{kea.http_port}{LOADERS_PATH}/{SHIM_X64}",
+                    "option-data": [{"name": "vendor-class-identifier", "data": HTTP_CLIENT, "always-send": True}],
+                }
+            )
+    return classes
 
 
 def _render_subnet(subnet: DhcpSubnet, hosts: Sequence[DhcpHost], kea: KeaHost) -> JsonObject:
@@ -199,6 +237,7 @@ def _render_subnet(subnet: DhcpSubnet, hosts: Sequence[DhcpHost], kea: KeaHost) 
     }
     if server is not None:
         rendered["next-server"] = str(server)
+        rendered["require-client-classes"] = [f"{HTTP_X64}-{subnet.id}"]
     return rendered
 
 
@@ -274,7 +313,6 @@ def _generation(context: Mapping[str, object]) -> int:
 def _parse_subnet(subnet: Mapping[str, object]) -> DhcpSubnet:
     id = subnet.get("id")
     assert isinstance(id, int)
-    ends = [str(_map(pool)["pool"]).split("-") for pool in _list(subnet.get("pools"))]
     routers = [
         IPv4Address(text.strip())
         for option in map(_map, _list(subnet.get("option-data")))
@@ -285,9 +323,18 @@ def _parse_subnet(subnet: Mapping[str, object]) -> DhcpSubnet:
         id,
         str(_map(subnet.get("user-context")).get("network")),
         IPv4Network(str(subnet.get("subnet"))),
-        tuple((IPv4Address(first.strip()), IPv4Address(last.strip())) for first, last in ends),
+        tuple(_parse_pool(str(_map(pool)["pool"])) for pool in _list(subnet.get("pools"))),
         tuple(routers),
     )
+
+
+def _parse_pool(text: str) -> tuple[IPv4Address, IPv4Address]:
+    """Return the ends of a pool. Kea writes one that is just a network as that."""
+    first, dash, last = (part.strip() for part in text.partition("-"))
+    if dash:
+        return IPv4Address(first), IPv4Address(last)
+    network = IPv4Network(first)
+    return network[0], network[-1]
 
 
 def _map(value: object) -> Mapping[str, object]:

@@ -1,7 +1,8 @@
 """The package sources of this host's apt, narrowed to the entries that offer one release.
 
 apt reads `sources.list` and every `*.list` and `*.sources` beside it. An image gets the entries of its own release and
-of its updates alone: a host that also knows a newer release must not mix it into the image.
+of its updates alone: a host that also knows a newer release must not mix it into the image. A Debian that this host
+does not know at all is taken from where this host's own Debian comes from: a mirror has all releases side by side.
 """
 
 import re
@@ -9,23 +10,53 @@ from collections.abc import Iterator
 from pathlib import Path
 
 APT_FOLDER = Path("/etc/apt")
-ONE_LINE = re.compile(r"deb\s+(?:\[[^\]]*\]\s+)?\S+\s+(?P<suite>\S+)")
+ONE_LINE = re.compile(r"deb\s+(?:\[[^\]]*\]\s+)?\S+\s+(?P<suite>\S+)(?P<components>.*)")
+DEBIAN_RELEASES = ("trixie", "bookworm")
+"""The releases of Debian that lie side by side on every mirror, the newest first."""
+MAIN = "main"
+"""The component that an archive of Debian itself has, and most archives of others do not."""
 FIELD = re.compile(r"(?P<name>[^\s:#]+):\s*(?P<value>.*)")
 
 
 def write_host_sources(suite: str, into: Path, apt: Path = APT_FOLDER) -> list[Path]:
     """Write this host's entries for a release into a folder, a file for each of apt's two formats.
 
-    Return the files; none are written if there are no entries.
+    For a Debian of which the host has no entry, write those of a Debian that it has, with the other release's name:
+    same archives, same keys. Return the files; none are written if there is nothing to write.
     """
-    texts = {
-        into / "host.list": "".join(f"{line}\n" for line in _one_line_entries(suite, apt)),
-        into / "host.sources": "\n".join(_deb822_entries(suite, apt)),
-    }
+    entries = (list(_one_line_entries(suite, apt)), list(_deb822_entries(suite, apt)))
+    if not any(entries) and suite in DEBIAN_RELEASES:
+        entries = derive_debian_entries(suite, apt)
+    lines, stanzas = entries
+    texts = {into / "host.list": "".join(f"{line}\n" for line in lines), into / "host.sources": "\n".join(stanzas)}
     for path, text in texts.items():
         if text:
             path.write_text(text)
     return [path for path, text in texts.items() if text]
+
+
+def derive_debian_entries(release: str, apt: Path = APT_FOLDER) -> tuple[list[str], list[str]]:
+    """Return the entries of a Debian that this host knows, changed to another release, in apt's two formats.
+
+    Only entries of the component `main` are taken: an archive of somebody else may not have the other release.
+    """
+    for known in DEBIAN_RELEASES:
+        suite = re.compile(rf"\b{known}(?=-updates\b|-security\b|\s|$)")
+        lines = [
+            suite.sub(release, line)
+            for line in _one_line_entries(known, apt)
+            if (entry := ONE_LINE.match(line)) and MAIN in entry["components"].split()
+        ]
+        stanzas = [
+            "".join(
+                suite.sub(release, line) if line.startswith("Suites:") else line for line in stanza.splitlines(True)
+            )
+            for stanza in _deb822_entries(known, apt)
+            if MAIN in _fields(stanza).get("components", "").split()
+        ]
+        if lines or stanzas:
+            return lines, stanzas
+    return [], []
 
 
 def _is_of_release(suite: str, release: str) -> bool:

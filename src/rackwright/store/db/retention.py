@@ -47,6 +47,7 @@ FORGOTTEN_ELSEWHERE = {
     "run_logs": "with their runs",
     "hook_views": "with the last call that shows one",
     "spent_challenges": "two minutes later, by the registrations that follow",
+    "power_orders": "as soon as they are answered, or nobody can wait for them any more",
     "webhook_deliveries": "each webhook keeps its last ones only",
 }
 
@@ -55,7 +56,7 @@ BOUNDED_TABLES = frozenset(
         *("barclamps", "jigs", "hammers", "roles", "attribs", "nodes", "node_macs", "groups", "node_groups"),
         *("deployments", "deployment_roles", "node_roles", "node_role_edges", "node_role_links", "graph", "slots"),
         *("boot_state", "boot_providers", "settings", "networks", "ranges", "range_gaps", "routers", "allocations"),
-        *("users", "grants", "webhooks", "domains"),
+        *("users", "grants", "webhooks", "domains", "confirmed_wipes"),
         # The history of what people committed is theirs to keep; it grows by what they do, not by what runs.
         *("snapshots", "snapshot_roles", "snapshot_bindings"),
     }

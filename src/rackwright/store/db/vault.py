@@ -90,7 +90,8 @@ class Vault:
         for attrib in attribs:
             value = read_at_path(values, attrib.map) if attrib.secret else MISSING
             if value is not MISSING and not is_sealed(value):
-                values = merge(values, nest_at_path(attrib.map, self.seal(value)))
+                # Not merged over the secret, which would stay beside its seal if it is a mapping.
+                values = merge(without_path(values, attrib.map), nest_at_path(attrib.map, self.seal(value)))
         return values
 
     def check_sealed(self, value: Json) -> None:

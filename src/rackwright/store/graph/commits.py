@@ -5,14 +5,15 @@ differ, or a rule no longer holds, the commit is a conflict and nothing has chan
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from rackwright.domain.catalogue import Flag
-from rackwright.domain.errors import Conflict, Rule
+from rackwright.domain.errors import PlanChanged
 from rackwright.domain.graph.binding import BindPlan
 from rackwright.domain.graph.noderole_graph import Graph, NodeRole
 from rackwright.domain.graph.snapshots import CommitPlan, Proposal, plan_commit
 from rackwright.domain.graph.upgrades import Relinked, plan_upgrade
+from rackwright.domain.installs.wipes import InstallWipes, digest_wipes
 from rackwright.domain.states import PROPOSED, Trigger
 from rackwright.store.catalogue.stored_catalogue import StoredCatalogue
 from rackwright.store.db.session import GraphSession, Session
@@ -25,7 +26,9 @@ from rackwright.store.graph.binding import (
     update_cohorts,
 )
 from rackwright.store.graph.deployments import DeploymentRecord
+from rackwright.store.graph.node_networks import check_network_changes
 from rackwright.store.graph.noderoles import remove_noderoles
+from rackwright.store.graph.planned_installs import select_planned_installs
 from rackwright.store.graph.snapshots import drop_unused_roles, release
 from rackwright.store.graph.subgraph import bump_graph, load_nodes, load_with_descendants, read_graph_version
 from rackwright.store.graph.transitions import find_takers, mark_dirty, move_noderoles, rerun_cluster_peers
@@ -37,6 +40,7 @@ from rackwright.store.graph.upgrades import (
     select_outdated_in_proposal,
 )
 from rackwright.store.hooks.hook_calls import ask_noderoles, queue_node_updated
+from rackwright.store.machines.confirmed_wipes import check_wipes, confirm_wipes
 
 
 async def plan_proposal_commit(session: GraphSession, deployment: DeploymentRecord) -> CommitPlan:
@@ -47,25 +51,30 @@ async def plan_proposal_commit(session: GraphSession, deployment: DeploymentReco
     snapshot_id = await lock_proposal(session, deployment)
     stored = await session.catalogue()
     deferred = await _rebind_if_outdated(session, stored, deployment, snapshot_id)
-    plan, _ = await _build_plan(session, stored, deployment, snapshot_id, deferred.relinked)
+    plan, _, _ = await _build_plan(session, stored, deployment, snapshot_id, deferred.relinked)
     return plan
 
 
 async def commit_proposal(
     session: GraphSession, deployment: DeploymentRecord, digest: str | None = None, comment: str = ""
 ) -> CommitPlan:
-    """Make the proposal head. `digest` is that of the plan the person saw; a plan that differs is a conflict."""
+    """Make the proposal head. `digest` is that of the plan the person saw: a plan that differs is refused.
+
+    Without one, a commit that wipes data is refused as well. What it wipes is confirmed with it.
+    """
     snapshot_id = await lock_proposal(session, deployment)
     stored = await session.catalogue()
     deferred = await _rebind_if_outdated(session, stored, deployment, snapshot_id)
-    plan, proposal = await _build_plan(session, stored, deployment, snapshot_id, deferred.relinked)
+    plan, proposal, wipes = await _build_plan(session, stored, deployment, snapshot_id, deferred.relinked)
     if digest is not None and digest != plan.digest:
-        raise Conflict(
-            Rule.PLAN_CHANGED,
-            f"What committing deployment {deployment.name!r} would do has changed since you saw its plan. "
-            "Look at the plan again.",
+        raise PlanChanged(
+            f"What committing deployment {deployment.name!r} would do has changed since you saw its plan, or what is "
+            "on the disks that it wipes. Look at the plan again.",
         )
+    check_wipes(wipes, digest, f"rackwright deployment plan {deployment.name}")
     await _apply_plan(session, stored, deployment, snapshot_id, proposal, plan, deferred)
+    await check_network_changes(session, [line.id for line in (*plan.created, *plan.rerun)])
+    await confirm_wipes(session, wipes)
     await _make_head(session, deployment, snapshot_id, comment)
     return plan
 
@@ -161,7 +170,7 @@ async def _build_plan(
     deployment: DeploymentRecord,
     snapshot_id: int,
     relinked: Sequence[Relinked],
-) -> tuple[CommitPlan, Proposal]:
+) -> tuple[CommitPlan, Proposal, list[InstallWipes]]:
     created = await _select_proposed_noderoles(session, stored, deployment)
     dropped = await _select_ids(session, _DROPPED, deployment, snapshot_id)
     changed = await _select_ids(session, _CHANGED, deployment, snapshot_id)
@@ -192,7 +201,10 @@ async def _build_plan(
         takers=takers,
         relinked={relinked_noderole.id: relinked_noderole for relinked_noderole in relinked},
     )
-    return plan_commit(stored.catalogue, graph, proposal), proposal
+    plan = plan_commit(stored.catalogue, graph, proposal)
+    installs = await select_planned_installs(session, [line.id for line in (*plan.created, *plan.rerun)])
+    wipes = [install.wipes for install in installs]
+    return replace(plan, digest=digest_wipes(plan.digest, wipes)), proposal, wipes
 
 
 _DROPPED = """

@@ -1,14 +1,21 @@
 """What nodes should boot: the desired bootenv, its generation, and what the boot providers have to serve."""
 
-from ipaddress import IPv4Address
+from collections.abc import Sequence
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv6Address
+from typing import Any
+
+from sqlalchemy import Row
 
 from rackwright.domain.errors import NotFound
 from rackwright.domain.machines.install import SLEDGEHAMMER
 from rackwright.domain.networks.dhcp import DhcpHost, DhcpState, DhcpSubnet, pool_share, sorted_state
+from rackwright.domain.networks.dhcp6 import Dhcp6Host, Dhcp6State, Dhcp6Subnet, DhcpStates, sorted_state6
 from rackwright.domain.networks.networks import Category, Network, Use
 from rackwright.domain.states import PROPOSED
 from rackwright.store.db.session import Session
 from rackwright.store.machines.boot_generation import raise_boot_generation
+from rackwright.store.machines.keys import disk_mark
 from rackwright.store.machines.nodes import update_node
 from rackwright.store.networks.allocations import allocate_for_bound_nodes
 from rackwright.store.networks.network_rows import NetworkRecord, select_networks
@@ -33,7 +40,7 @@ async def set_bootenv(session: Session, node_id: int, bootenv: str) -> int:
     return generation
 
 
-async def read_dhcp_state(session: Session, node_role_id: int) -> DhcpState:
+async def read_dhcp_state(session: Session, node_role_id: int) -> DhcpStates:
     """Return all that a boot provider has to serve, as of one moment.
 
     It is read under the lock of the counter: no transaction is in the middle of changing what this generation has.
@@ -44,37 +51,40 @@ async def read_dhcp_state(session: Session, node_role_id: int) -> DhcpState:
     rows = await session.rows(
         "SELECT n.name, CASE WHEN n.identity_confirmed THEN n.bootenv ELSE '' END AS bootenv,"
         " ARRAY(SELECT mac::text FROM node_macs m WHERE m.node_id = n.id) AS macs,"
-        " ARRAY(SELECT host(address) FROM allocations a WHERE a.node_id = n.id AND a.family = 4) AS addresses"
+        " ARRAY(SELECT host(address) FROM allocations a WHERE a.node_id = n.id AND a.family = 4) AS v4,"
+        " ARRAY(SELECT host(address) FROM allocations a WHERE a.node_id = n.id AND a.family = 6) AS v6"
         " FROM nodes n WHERE NOT n.system AND EXISTS (SELECT FROM node_macs m WHERE m.node_id = n.id)"
     )
-    subnets = [
-        _build_subnet(record, index, count) for record in await select_networks(session) if _is_served(record.network)
-    ]
-    served_subnets = [dhcp_subnet.subnet for dhcp_subnet in subnets]
-    hosts = [
-        DhcpHost(
-            row.name,
-            row.bootenv or SLEDGEHAMMER,
-            tuple(row.macs),
-            tuple(
-                address
-                for address in map(IPv4Address, row.addresses)
-                if any(address in subnet for subnet in served_subnets)
-            ),
-        )
-        for row in rows
-    ]
-    return sorted_state(DhcpState(generation or 0, tuple(subnets), tuple(hosts)))
+    records = await select_networks(session)
+    v4_subnets = tuple(_build_subnet(record, index, count) for record in records if _is_served(record.network, 4))
+    v6_subnets = tuple(_build_subnet6(record, index, count) for record in records if _is_served(record.network, 6))
+    v4 = DhcpState(generation or 0, v4_subnets, tuple(_build_host(row, v4_subnets) for row in rows))
+    if not v6_subnets:
+        return DhcpStates(sorted_state(v4))
+    v6 = Dhcp6State(generation or 0, v6_subnets, tuple(_build_host6(row, v6_subnets) for row in rows))
+    return DhcpStates(sorted_state(v4), sorted_state6(v6))
 
 
-def _is_served(network: Network) -> bool:
-    """Return whether DHCP is served on a network.
+def _build_host(row: Row[Any], subnets: Sequence[DhcpSubnet]) -> DhcpHost:
+    addresses = map(IPv4Address, row.v4)
+    served = tuple(address for address in addresses if any(address in subnet.subnet for subnet in subnets))
+    return DhcpHost(row.name, row.bootenv or SLEDGEHAMMER, tuple(row.macs), served)
+
+
+def _build_host6(row: Row[Any], subnets: Sequence[Dhcp6Subnet]) -> Dhcp6Host:
+    addresses = map(IPv6Address, row.v6)
+    served = tuple(address for address in addresses if any(address in subnet.subnet for subnet in subnets))
+    return Dhcp6Host(row.name, row.bootenv or SLEDGEHAMMER, tuple(row.macs), served)
+
+
+def _is_served(network: Network, family: int) -> bool:
+    """Return whether DHCP of a family is served on a network.
 
     Machines boot from the admin network; on another network DHCP is served if it has a dynamic range.
     """
-    return network.v4_subnet is not None and (
+    return (network.v4_subnet if family == 4 else network.v6_subnet) is not None and (
         network.category is Category.ADMIN
-        or any(range.use is Use.DYNAMIC and range.family == 4 for range in network.ranges)
+        or any(range.use is Use.DYNAMIC and range.family == family for range in network.ranges)
     )
 
 
@@ -88,6 +98,17 @@ def _build_subnet(record: NetworkRecord, index: int, count: int) -> DhcpSubnet:
     ]
     routers = tuple(router.address for router in network.routers if isinstance(router.address, IPv4Address))
     return DhcpSubnet(record.id, network.name, network.v4_subnet, pool_share(pools, index, count), routers)
+
+
+def _build_subnet6(record: NetworkRecord, index: int, count: int) -> Dhcp6Subnet:
+    network = record.network
+    assert network.v6_subnet is not None
+    pools = [
+        (range.first, range.last)
+        for range in network.ranges
+        if range.use is Use.DYNAMIC and isinstance(range.first, IPv6Address) and isinstance(range.last, IPv6Address)
+    ]
+    return Dhcp6Subnet(record.id, network.name, network.v6_subnet, pool_share(pools, index, count))
 
 
 async def _read_provider_share(session: Session, node_role_id: int) -> tuple[int, int]:
@@ -140,15 +161,24 @@ async def lagging_providers(session: Session, node_id: int, generation: int) -> 
     return [row.title for row in rows]
 
 
-async def read_boot_answer(session: Session, node_id: int | None) -> str:
+@dataclass(frozen=True)
+class BootAnswer:
+    """What a machine that asks now should boot."""
+
+    bootenv: str = SLEDGEHAMMER
+    disk_mark: str = ""
+    """The mark of the disk that the last install of the machine wrote; empty: there was none."""
+
+
+async def read_boot_answer(session: Session, node_id: int | None) -> BootAnswer:
     """Return what a machine that asks now should boot.
 
     An unknown machine boots sledgehammer, to be discovered; so does one whose identity nobody who may accept machines
     has confirmed.
     """
     if node_id is None:
-        return SLEDGEHAMMER
-    bootenv: str | None = await session.value(
-        "SELECT bootenv FROM nodes WHERE id = :id AND identity_confirmed", id=node_id
-    )
-    return bootenv or SLEDGEHAMMER
+        return BootAnswer()
+    row = await session.row("SELECT bootenv, key FROM nodes WHERE id = :id AND identity_confirmed", id=node_id)
+    if row is None:
+        return BootAnswer()
+    return BootAnswer(row.bootenv or SLEDGEHAMMER, disk_mark(row.key) if row.key else "")

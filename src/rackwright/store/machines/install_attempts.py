@@ -2,13 +2,14 @@
 
 import hashlib
 import secrets
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from psycopg.types.json import Jsonb
 from sqlalchemy import Row
 
-from rackwright.domain.catalogue import JsonObject
+from rackwright.domain.catalogue import Json, JsonObject
 from rackwright.domain.errors import Conflict, NotFound, Rule
 from rackwright.domain.machines import install, install_log
 from rackwright.domain.machines.install import LOCAL, SLEDGEHAMMER, Act, Attempt, Stage, Step
@@ -19,6 +20,7 @@ from rackwright.store.db.session import Session
 from rackwright.store.events.outbox import emit
 from rackwright.store.graph.transitions import move_noderoles
 from rackwright.store.machines.boot import INSTALL_CHANNEL, lagging_providers, set_bootenv
+from rackwright.store.machines.confirmed_wipes import record_disks_left
 from rackwright.store.machines.keys import pin_key
 from rackwright.store.machines.nodes import select_noderole_ids, update_node
 from rackwright.store.networks.allocations import is_plausible_source
@@ -49,8 +51,10 @@ class AttemptRecord:
     """The database's clock, in seconds."""
 
 
-async def open_attempt(session: Session, run: Run, target_os: str, frozen: JsonObject) -> None:
-    """Freeze what is to be installed. From here on any server may advance the attempt.
+async def open_attempt(
+    session: Session, run: Run, target_os: str, frozen: JsonObject, notes: Sequence[str] = ()
+) -> None:
+    """Freeze what is to be installed. From here on any server may advance the attempt. The notes go to the run's log.
 
     The run is accepted in this same transaction: a worker that dies before has done nothing, and one that dies after is
     not missed.
@@ -78,7 +82,7 @@ async def open_attempt(session: Session, run: Run, target_os: str, frozen: JsonO
         boot_id=node.boot_id,
         progress=Jsonb({"log": asdict(log)}),
     )
-    await _append_log_lines(session, run.id, [*([f"[trace {run.trace}]"] if run.trace else []), *lines])
+    await _append_log_lines(session, run.id, [*([f"[trace {run.trace}]"] if run.trace else []), *notes, *lines])
     await _notify_installs(session)
 
 
@@ -277,17 +281,22 @@ class DueAction:
     act: Act
 
 
-async def due_actions(session: Session, lease: float = 30.0) -> list[DueAction]:
-    """Return the actions that are due now, each for one server at a time; one not done in time is due again."""
+async def due_actions(session: Session, lease: float = 30.0, except_nodes: Collection[int] = ()) -> list[DueAction]:
+    """Return the actions that are due now, each for one server at a time; one not done in time is due again.
+
+    `except_nodes` are left to other servers.
+    """
     rows = await session.rows(
         """
         UPDATE install_attempts SET acting_until = now() + :lease * interval '1 second'
         WHERE id IN (SELECT id FROM install_attempts WHERE ended_at IS NULL
             AND (stage = 'rebooting' AND rebooted_at IS NULL OR stage = 'probing')
-            AND coalesce(acting_until < now(), true) ORDER BY id FOR UPDATE SKIP LOCKED)
+            AND coalesce(acting_until < now(), true) AND node_id <> ALL (:except_nodes)
+            ORDER BY id FOR UPDATE SKIP LOCKED)
         RETURNING id, node_id, stage
         """,
         lease=lease,
+        except_nodes=list(except_nodes),
     )
     return [DueAction(row.id, row.node_id, Act.REBOOT if row.stage == Stage.REBOOTING else Act.PROBE) for row in rows]
 
@@ -314,12 +323,16 @@ async def record_reset(session: Session, attempt_id: int) -> None:
     )
 
 
-async def schedule_probe(session: Session, attempt_id: int) -> None:
-    """Make another probe of the machine due, because the last one had no result."""
-    await session.run(
-        "UPDATE install_attempts SET acting_until = NULL WHERE id = :id AND stage = 'probing' AND ended_at IS NULL",
-        id=attempt_id,
+async def release_action(session: Session, action: DueAction) -> None:
+    """Make an action due again at once, because this server did nothing to the machine. Wakes the other servers."""
+    stage = Stage.REBOOTING if action.act is Act.REBOOT else Stage.PROBING
+    changed = await session.run(
+        "UPDATE install_attempts SET acting_until = NULL WHERE id = :id AND stage = :stage AND ended_at IS NULL",
+        id=action.attempt_id,
+        stage=stage.value,
     )
+    if changed and action.act is Act.REBOOT:
+        await _notify_installs(session)
 
 
 async def record_probe(session: Session, attempt_id: int, *, ok: bool, error: str = "") -> None:
@@ -327,6 +340,33 @@ async def record_probe(session: Session, attempt_id: int, *, ok: bool, error: st
     attempt = await _lock_attempt(session, "id = :id", id=attempt_id)
     if attempt is not None:
         await apply_step(session, attempt, install.on_probed(attempt.state, ok=ok, error=error))
+
+
+async def record_set_up_failure(session: Session, attempt_id: int, error: str) -> None:
+    """Record that cloud-init of the installed system failed."""
+    attempt = await _lock_attempt(session, "id = :id", id=attempt_id)
+    if attempt is not None:
+        await apply_step(session, attempt, install.on_set_up_failed(attempt.state, error))
+
+
+async def log_note(session: Session, attempt_id: int, text: str) -> None:
+    """Write a line about an open attempt into the log of its run."""
+    attempt = await _lock_attempt(session, "id = :id AND ended_at IS NULL", id=attempt_id)
+    if attempt is not None:
+        await _append_log_lines(session, attempt.run_id, [install_log.one_line(text)])
+
+
+async def read_set_up_input(session: Session, attempt_id: int) -> JsonObject:
+    """Return what the run of an open attempt was given, its secrets sealed; empty if no image was installed.
+
+    The installer is told nothing of what is only for the installed system.
+    """
+    row = await session.row(
+        "SELECT r.staged FROM install_attempts a JOIN runs r ON r.id = a.run_id"
+        " WHERE a.id = :id AND a.ended_at IS NULL AND a.frozen ? 'image'",
+        id=attempt_id,
+    )
+    return {} if row is None else row.staged or {}
 
 
 # --- requests of machines
@@ -381,12 +421,20 @@ async def record_install_progress(session: Session, secret: str, source: str, re
 
 
 async def record_install_result(
-    session: Session, secret: str, source: str, *, ok: bool, error: str = "", key: str | None = None
+    session: Session,
+    secret: str,
+    source: str,
+    *,
+    ok: bool,
+    error: str = "",
+    key: str | None = None,
+    disks: Sequence[Json] | None = None,
 ) -> None:
     """Record the installer's result.
 
     `key` is that of the system it installed, or its own if it failed and stays to be looked at. Only the holder of the
-    secret changes the key of a node without a person.
+    secret changes the key of a node without a person. `disks` is what it left on the disks, if it wrote to them: that
+    is what is known of them from now on, and the same install may be tried again on it.
     """
     attempt = await _lock_attempt_by_secret(session, secret)
     _check_not_refused(
@@ -394,6 +442,9 @@ async def record_install_result(
     )
     if key is not None:
         await pin_key(session, attempt.node_id, key)
+    if disks is not None:
+        wiped = attempt.frozen.get("wipes")
+        await record_disks_left(session, attempt.node_id, attempt.node_role_id, wiped, disks)
 
 
 async def _lock_attempt_by_secret(session: Session, secret: str) -> AttemptRecord:
@@ -413,9 +464,9 @@ def _hash(secret: str) -> bytes:
 
 
 async def record_boot_during_install(session: Session, node_id: int, boot_id: str, bootenv: str) -> bool:
-    """Hand a boot of a machine to its open install attempt, and return whether there is one."""
+    """Hand a boot of a machine to its open install attempt, and return whether there is one that goes on."""
     attempt = await _lock_attempt(session, "node_id = :id AND ended_at IS NULL", id=node_id)
     if attempt is None:
         return False
-    await apply_step(session, attempt, install.on_boot(attempt.state, boot_id, bootenv))
-    return True
+    step = await apply_step(session, attempt, install.on_boot(attempt.state, boot_id, bootenv))
+    return not step.attempt.over

@@ -33,6 +33,14 @@ def line_fingerprint(line: str) -> str:
     return "SHA256:" + base64.b64encode(hashlib.sha256(blob).digest()).decode().rstrip("=")
 
 
+def disk_mark(key: str) -> str:
+    """Return the mark that an installer leaves on the disks it writes: of its key, which the installed system keeps.
+
+    So it tells the disk of the last install from disks that were installed before.
+    """
+    return hashlib.sha256(base64.b64decode(key)).hexdigest()[:32]
+
+
 async def pin_key(session: Session, node_id: int, key: str) -> None:
     """Make the machine that holds this key the node from now on. Any other that offered a key has to come again."""
     await session.run(

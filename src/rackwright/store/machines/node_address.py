@@ -15,10 +15,11 @@ from rackwright.domain.machines.ssh_login import Login, approval_text, login_of
 from rackwright.domain.networks.networks import Category
 from rackwright.domain.states import ERROR, Trigger
 from rackwright.store.db.session import Session
+from rackwright.store.db.visibility import EVERYTHING
 from rackwright.store.events.outbox import emit
 from rackwright.store.graph.transitions import move_noderoles
 from rackwright.store.machines.keys import line_fingerprint
-from rackwright.store.machines.nodes import NodeRecord, update_node
+from rackwright.store.machines.nodes import NodeRecord, get_node, update_node
 
 ACCESS_ROLE = "ssh-access"
 """The role that shows whether the server reaches a node."""
@@ -174,6 +175,16 @@ async def record_refused_key(session: Session, node_id: int, offered: str) -> No
         await update_node(session, node_id, {"available": False})
     data = {"offered": offered, "fingerprint": line_fingerprint(key_line)}
     await emit(session, "node.host_key_differs", node_id, node_id=node_id, data={**data})
+
+
+async def record_found_address(session: Session, node_id: int, address: str) -> None:
+    """Record where a node answered, with its pinned host key, as if it had registered from there.
+
+    What a person says of its address stays what the server goes by.
+    """
+    node = await get_node(session, node_id, EVERYTHING)
+    if node.discovery.get("address") != address:
+        await update_node(session, node_id, {"discovery": {**node.discovery, "address": address}})
 
 
 async def retry_access(session: Session, node_id: int) -> None:

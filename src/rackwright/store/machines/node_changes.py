@@ -4,15 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rackwright.domain.catalogue import JsonObject
-from rackwright.domain.errors import Conflict, NotFound, NotPermitted, Rule
+from rackwright.domain.errors import Conflict, NotPermitted, Rule
 from rackwright.domain.machines.power import with_matching_password
 from rackwright.domain.machines.ssh_login import login_of
-from rackwright.domain.states import Trigger
 from rackwright.store.catalogue.submitted_data import prepare_submitted_data
 from rackwright.store.db.session import Session
 from rackwright.store.db.visibility import EVERYTHING
 from rackwright.store.events.outbox import emit
-from rackwright.store.graph.noderoles import retry_noderole
 from rackwright.store.hooks.hook_calls import queue_node_updated
 from rackwright.store.machines.node_address import approve_address
 from rackwright.store.machines.nodes import NodeRecord, confirm_identity, find_node, get_node, update_node
@@ -133,20 +131,3 @@ async def _set_identity(session: Session, node: NodeRecord, macs: Sequence[str],
     await emit(session, "node.updated", node.id, node_id=node.id, data={"changed": [*sorted(changed)]})
     await queue_node_updated(session, {node.id: {name: getattr(node, name) for name in changed}})
     return bool(set(macs) - set(node.macs)) or (uuid is not None and uuid != node.uuid)
-
-
-async def start_reinstall(session: Session, node: NodeRecord) -> int:
-    """Start a new attempt of the role that wiped the node the last time, and return its noderole's id.
-
-    This is the only way in which a destructive noderole runs again.
-    """
-    rows = await session.rows(
-        "SELECT nr.id FROM node_roles nr JOIN roles r ON r.id = nr.role_id AND r.destructive"
-        " WHERE nr.node_id = :id AND NOT nr.doomed ORDER BY nr.cohort, nr.id",
-        id=node.id,
-    )
-    if not rows:
-        raise NotFound("install role bound to", node.name)
-    await retry_noderole(session, rows[0].id, Trigger.REINSTALL)
-    await emit(session, "node.reinstall", node.id, node_id=node.id, data={"node_role_id": rows[0].id})
-    return int(rows[0].id)

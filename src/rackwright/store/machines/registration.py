@@ -16,6 +16,7 @@ from rackwright.domain.errors import Conflict, NotFound, RackwrightError, Rule
 from rackwright.domain.machines.install import LOCAL, SLEDGEHAMMER
 from rackwright.domain.machines.machine_names import DEFAULT, machine_names
 from rackwright.domain.machines.mesh_members import MARK
+from rackwright.domain.networks.source_networks import source_network
 from rackwright.store.db.session import GraphSession, Session
 from rackwright.store.db.visibility import EVERYTHING
 from rackwright.store.events.outbox import emit
@@ -44,6 +45,11 @@ QUARANTINE_LIMIT_PER_SOURCE = 32
 
 A machine has an address of its own, so there is one, or a few behind a relay; an attacker who makes machines up has to
 make up addresses too.
+"""
+QUARANTINE_LIMIT_PER_NETWORK = 500
+"""Machines from one IPv6 network that may wait: a host there can make up any number of addresses.
+
+It is half of all, so that machines of other networks have room in any case.
 """
 QUARANTINE_DAYS = 7
 OFFER_SECONDS = 10
@@ -150,17 +156,21 @@ async def _choose_name(session: Session, machine: Registration) -> str:
 
 
 async def _check_quarantine_room(session: Session, source: str) -> None:
-    waiting = await session.row(
-        "SELECT count(*) AS total, count(*) FILTER (WHERE registered_from = :source) AS from_source"
-        " FROM nodes WHERE waiting_since IS NOT NULL",
-        source=source,
+    rows = await session.rows(
+        "SELECT registered_from, count(*) AS machines FROM nodes WHERE waiting_since IS NOT NULL GROUP BY 1"
     )
-    assert waiting is not None, "a count is always there"
-    if waiting.total >= QUARANTINE_LIMIT:
+    waiting = {str(row.registered_from): int(row.machines) for row in rows}
+    if sum(waiting.values()) >= QUARANTINE_LIMIT:
         raise QuarantineFull
-    if waiting.from_source >= QUARANTINE_LIMIT_PER_SOURCE:
+    network = source_network(source)
+    from_network = sum(number for address, number in waiting.items() if source_network(address) == network)
+    if waiting.get(source, 0) >= QUARANTINE_LIMIT_PER_SOURCE:
         raise QuarantineFull(
-            f"{waiting.from_source} new machines from your address wait to be accepted already. Accept or delete some."
+            f"{waiting[source]} new machines from your address wait to be accepted already. Accept or delete some."
+        )
+    if from_network >= QUARANTINE_LIMIT_PER_NETWORK:
+        raise QuarantineFull(
+            f"{from_network} new machines from your network wait to be accepted already. Accept or delete some."
         )
 
 

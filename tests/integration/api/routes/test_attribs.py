@@ -1,10 +1,18 @@
 """Data of roles, attribs and plans over the API: read with where it comes from, edited in the proposal."""
 
+import json
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
+from tests.support.machines.root_trees import put_trial_image
 from tests.support.servers.api_server import NODE, Api, Site, anneal_all, deploy_role, ok, refused
 
+from rackwright.provision.images.cloud_init_schema import read_schema
+from rackwright.provision.images.shelf import Shelf
+
+INSTALL = "provisioner-os-install"
+PUBLIC_KEY = "RWQf6LRCGA9i53mlYecO4IzT51TGPpvWucNSCh1CBM0QTaLn73Y7GFO3"
 BARCLAMP = """
 name: tuning
 display: Tuning
@@ -143,19 +151,56 @@ async def test_the_plan_says_what_is_installed_where_and_what_is_missing(site: S
     ok(await api.patch(f"/deployment_roles/{added['id']}", json={"data": data}))
     ok(await api.post("/node_roles", json={"node": NODE, **body}), 201)
     offered = {entry["name"]: entry for entry in ok(await api.get("/target_systems"))}
-    assert offered["ubuntu-24.04"] == {"name": "ubuntu-24.04", "built": False, "size": None, "recipe": True}
+    unbuilt = {"name": "ubuntu-24.04", "built": False, "size": None, "problem": None, "recipe": True}
+    assert offered["ubuntu-24.04"] == unbuilt
     plan = ok(await api.post("/deployments/web/plan"))
     [install] = plan["installs"]
     assert (install["node"], install["os"], install["disk"]) == (NODE, "ubuntu-24.04", "sda")
     assert "the image of ubuntu-24.04 is not built: rackwright image build ubuntu-24.04" in install["missing"]
     assert plan["wiped"] == [NODE]
-    with site.server.shelf.making("ubuntu-24.04", {}) as folder:
-        (folder / "root.tar.zst").write_bytes(b"1234")
+    put_trial_image(site.server.shelf, "ubuntu-24.04", b"12", b"34")
     [system] = [entry for entry in ok(await api.get("/target_systems")) if entry["name"] == "ubuntu-24.04"]
     assert (system["built"], system["size"]) == (True, 4)
     [install] = ok(await api.post("/deployments/web/plan"))["installs"]
     assert not any("image" in lack for lack in install["missing"])
     assert any("disk" in lack for lack in install["missing"])
+    signed = replace(site.server, simulates=False, shelf=Shelf(site.server.shelf.folder.parent, [PUBLIC_KEY]))
+    site.app.state.server = signed
+    [install] = ok(await api.post("/deployments/web/plan"))["installs"]
+    assert any("'ubuntu-24.04' is not signed" in lack for lack in install["missing"])
+
+
+SCHEMA = {"$schema": "http://json-schema.org/draft-04/schema#", "properties": {"runcmd": {"type": "array"}}}
+
+
+async def test_user_data_that_cloud_init_would_reject_is_in_the_plan_and_is_not_committed(site: Site, api: Api) -> None:
+    site.app.state.server = replace(site.server, simulates=False)  # simulated machines have no cloud-init
+    site.server.store.read_cloud_init = partial(read_schema, site.server.shelf)
+    with site.server.shelf.making("debian-12", {}) as folder:
+        (folder / "root.tar.zst").write_bytes(b"1234")
+        (folder / "cloud-config.schema.json").write_text(json.dumps(SCHEMA))
+    ok(await api.post("/nodes", json={"name": NODE, "alive": True}), 201)
+    ok(await api.post("/deployments", json={"name": "web"}), 201)
+    bound = ok(await api.post("/node_roles", json={"node": NODE, "deployment": "web", "role": INSTALL}), 201)
+    [installer] = [noderole for noderole in bound["created"] if noderole["role"] == INSTALL]
+
+    async def choose(attrib: str, value: object) -> list[str]:
+        answer = await api.put(f"/node_roles/{installer['id']}/attribs/{attrib}", json={"value": value})
+        assert "hunter2" not in answer.text
+        plan = await api.post("/deployments/web/plan")
+        assert "hunter2" not in plan.text
+        return [line for line in ok(plan)["installs"][0]["missing"] if "provisioner-user-data" in line]
+
+    wrong = "provisioner-user-data, line 2: runcmd: 'ls ${secret:db}' is not of type 'array'"
+    unknown = "provisioner-user-data, line 2: provisioner-secrets has no secret db"
+    assert await choose("provisioner-user-data", "#cloud-config\nruncmd: ls ${secret:db}\n") == [unknown, wrong]
+    assert await choose("provisioner-secrets", {"db": "hunter2"}) == [wrong]
+    before = ok(await api.get("/deployments/web"))
+    problem = refused(await api.post("/deployments/web/commit", json={}), 422, "invalid")
+    assert wrong in problem["detail"]
+    assert ok(await api.get("/deployments/web")) == before, "nothing was committed"
+    assert await choose("provisioner-user-data", "#cloud-config\nruncmd: [ls]\n") == []
+    ok(await api.post("/deployments/web/commit", json={}))
 
 
 async def test_a_role_is_taken_out_of_a_deployment_in_its_proposal(site: Site, api: Api) -> None:

@@ -231,7 +231,7 @@ async def test_power_goes_through_the_nodes_hammer_and_once_a_key(
     site: Site, api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bmc = Bmc()
-    monkeypatch.setattr(site.server.installs, "reach", replace(site.server.installs.reach, hammer=lambda _: bmc))
+    monkeypatch.setattr(site.server.power_orders, "reach", replace(site.server.installs.reach, hammer=lambda _: bmc))
     ok(await api.post("/nodes", json={"name": NODE}), 201)
     assert ok(await api.get(f"/nodes/{NODE}/power")) == {"node": NODE, "power": "off"}
     ok(await api.post(f"/nodes/{NODE}/boot_device", json={"device": "network"}))

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from tests.support.rack import Rack
 
+from rackwright.domain.catalogue import Attrib, JsonObject
 from rackwright.domain.errors import Invalid
 from rackwright.domain.sealed import MASK, is_sealed, masked
 from rackwright.store.db.session import Session
@@ -106,6 +107,15 @@ def test_without_its_key_a_secret_stays_shut() -> None:
     sealed = Vault.fresh().seal("open sesame")
     with pytest.raises(VaultLocked):
         Vault.fresh().open(sealed)
+
+
+def test_of_a_secret_that_is_a_mapping_nothing_stays_beside_its_seal() -> None:
+    vault = Vault.fresh()
+    passwords = Attrib("keeper-passwords", "safe", ("keeper", "passwords"), secret=True)
+    given: JsonObject = {"keeper": {"passwords": {"door": "open sesame"}, "size": 5}}
+    sealed = vault.seal_secrets((passwords,), given)
+    assert "sesame" not in json.dumps(sealed)
+    assert vault.open_secrets((passwords,), sealed) == given
 
 
 async def test_rotating_the_key_leaves_nothing_under_an_older_one(rack: Rack, tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ MESSAGES: dict[str, Callable[[Attempt], Step]] = {
     "failure-elsewhere": lambda attempt: install.on_installer_end(attempt, ELSEWHERE, ok=False),
     "boot-local": lambda attempt: install.on_boot(attempt, NEW_BOOT, LOCAL),
     "boot-sledgehammer": lambda attempt: install.on_boot(attempt, NEW_BOOT, SLEDGEHAMMER),
+    "boot-installer": lambda attempt: install.on_boot(attempt, NEW_BOOT, install.installer_bootenv("debian-12")),
     "old-boot-local": lambda attempt: install.on_boot(attempt, OLD_BOOT, LOCAL),
     "installer-boot-local": lambda attempt: install.on_boot(attempt, INSTALLER_BOOT, LOCAL),
     "probe-good": lambda attempt: install.on_probed(attempt, ok=True),
@@ -45,7 +46,8 @@ success-elsewhere     -           -           -           -           -        -
 failure               -           -           -           failed      -        -        -     -
 failure-elsewhere     -           -           -           -           -        -        -     -
 boot-local            -           -           -           -           probing  -        -     -
-boot-sledgehammer     -           -           -           =           -        -        -     -
+boot-sledgehammer     -           -           -           failed      -        -        -     -
+boot-installer        -           -           -           =           -        -        -     -
 old-boot-local        -           -           -           -           -        -        -     -
 installer-boot-local  -           -           -           -           -        -        -     -
 probe-good            -           -           -           -           -        done     -     -
@@ -172,7 +174,7 @@ def test_an_installer_that_does_not_say_why_it_failed_still_leaves_a_reason() ->
 
 
 def test_a_boot_while_installing_is_remembered_and_later_of_the_past() -> None:
-    noted = install.on_boot(at(Stage.INSTALLING), NEW_BOOT, SLEDGEHAMMER).attempt
+    noted = MESSAGES["boot-installer"](at(Stage.INSTALLING)).attempt
     late = install.on_boot(replace(noted, stage=Stage.BOOTING), NEW_BOOT, LOCAL)
     assert late.refused
     assert late.attempt.stage is Stage.BOOTING

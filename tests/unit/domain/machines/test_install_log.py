@@ -102,7 +102,7 @@ def test_a_report_that_comes_twice_or_late_changes_nothing() -> None:
     assert len(lines) == len(set(lines))
 
 
-def test_a_download_that_was_cut_off_says_that_it_begins_anew() -> None:
+def test_a_download_that_was_cut_off_says_where_it_goes_on() -> None:
     _, lines = _log_reports(
         InstallLog(0.0, 0.0),
         (0.0, Report("download", 15)),
@@ -115,8 +115,7 @@ def test_a_download_that_was_cut_off_says_that_it_begins_anew() -> None:
     assert lines == [
         "writing the image",
         "writing the image: 50 % (500 MB of 1.0 GB, 50 MB/s)",
-        "writing the image: begins anew, it was cut off after 500 MB",
-        "writing the image: 10 % (100 MB of 1.0 GB)",
+        "writing the image: goes on at 100 MB, it was cut off after 500 MB",
         "writing the image: 100 % (1.0 GB of 1.0 GB, 90 MB/s)",
         "writing the image: done after 40 s",
         "configuring the system",

@@ -72,6 +72,25 @@ def test_what_apt_does_not_read_is_not_taken(apt: Path, tmp_path: Path) -> None:
     assert write(apt, tmp_path) == {}
 
 
+def test_a_debian_that_the_host_does_not_have_is_taken_from_where_its_own_comes_from(apt: Path, tmp_path: Path) -> None:
+    of_others = STANZA.replace("Components: main", "Components: stable")
+    (apt / "sources.list.d/a.sources").write_text(f"{STANZA}\n{of_others}")
+    (apt / "sources.list").write_text(
+        "deb [signed-by=/bookworm.gpg] http://mirror.example/bookworm/security bookworm-security main\n"
+        "deb http://mirror.example/others bookworm stable\n"
+    )
+    assert write(apt, tmp_path, "trixie") == {
+        "host.list": "deb [signed-by=/bookworm.gpg] http://mirror.example/bookworm/security trixie-security main\n",
+        "host.sources": "Types: deb\nUris: http://mirror.example/debian\nSuites: trixie trixie-updates\n"
+        "Components: main\nSigned-By: \n -----BEGIN PGP PUBLIC KEY BLOCK-----\n .\n abc\n",
+    }
+
+
+def test_nothing_is_derived_for_what_is_no_debian(apt: Path, tmp_path: Path) -> None:
+    (apt / "sources.list.d/a.sources").write_text(STANZA)
+    assert write(apt, tmp_path, "noble") == {}
+
+
 def test_a_release_that_the_host_does_not_have_is_asked_for_a_mirror(tmp_path: Path) -> None:
     with pytest.raises(BuildFailed, match=r"do not have nosuch\. Name a mirror that does: --mirror URL"):
         Source("nosuch").arguments(tmp_path)

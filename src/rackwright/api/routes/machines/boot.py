@@ -13,11 +13,14 @@ from fastapi.responses import FileResponse
 
 from rackwright.api.auth.limits import Source
 from rackwright.api.context import Server
+from rackwright.api.http.ranges import send_range
 from rackwright.domain.errors import NotFound
 from rackwright.domain.names import check_mac, check_uuid
+from rackwright.provision.grub import render_first_grub_script, render_grub_script
 from rackwright.provision.images.cpio import Cpio
 from rackwright.provision.images.shelf import NoImage
-from rackwright.provision.ipxe import boot_script
+from rackwright.provision.ipxe import FIRST_SCRIPT, render_ipxe_script
+from rackwright.provision.network_boot import NetworkBoot, plan_network_boot
 from rackwright.store.db.session import Session
 from rackwright.store.machines import boot, install_attempts
 from rackwright.store.machines.nodes import find_node
@@ -25,8 +28,6 @@ from rackwright.store.machines.nodes import find_node
 router = APIRouter(tags=["boot"])
 
 SECRET_FILE = "rackwright/secret"  # noqa: S105  # where it is put, not what it is
-FIRST_BOOT_SCRIPT = "#!ipxe\nchain /boot/${netX/mac:hexhyp} || reboot\n"
-"""For DHCP servers that can name only one file for all machines."""
 
 
 def _server(request: Request) -> Server:
@@ -53,16 +54,46 @@ def _response_docs(media_type: str, *statuses: int) -> dict[str, Any]:
 @router.get("/boot.ipxe", **_response_docs("text/plain"))
 async def get_first_boot_script(source: Source) -> Response:
     """Ask again, by name."""
-    return Response(FIRST_BOOT_SCRIPT, media_type="text/plain")
+    return Response(FIRST_SCRIPT, media_type="text/plain")
+
+
+@router.head("/grub/grub.cfg", include_in_schema=False)
+@router.get("/grub/grub.cfg", **_response_docs("text/plain"))
+async def get_first_grub_script(request: Request, source: Source, host: Annotated[str, Header()]) -> Response:
+    """The script that GRUB reads first, for firmware that boots by HTTP: ask again, by name."""
+    return Response(render_first_grub_script(_asked_host(request, host)), media_type="text/plain")
 
 
 @router.get("/boot/{machine}", **_response_docs("text/plain"))
 async def get_boot_script(request: Request, source: Source, machine: str, host: Annotated[str, Header()]) -> Response:
     """What a machine that asks now, by MAC or UUID, should boot: an iPXE script from the database as it is."""
+    script = render_ipxe_script(await _plan_boot(request, machine, host))
+    return Response(script, media_type="text/plain")
+
+
+@router.head("/boot/{machine}/grub.cfg", include_in_schema=False)
+@router.get("/boot/{machine}/grub.cfg", **_response_docs("text/plain"))
+async def get_grub_script(request: Request, source: Source, machine: str, host: Annotated[str, Header()]) -> Response:
+    """The same as a script for GRUB."""
+    script = render_grub_script(await _plan_boot(request, machine, _asked_host(request, host)))
+    return Response(script, media_type="text/plain")
+
+
+async def _plan_boot(request: Request, machine: str, host: str) -> NetworkBoot:
     server = _server(request)
     async with server.store.read() as session:
-        bootenv = await boot.read_boot_answer(session, await _find_machine(session, machine))
-    return Response(boot_script(bootenv, machine, host, server.kernel_arguments), media_type="text/plain")
+        answer = await boot.read_boot_answer(session, await _find_machine(session, machine))
+    return plan_network_boot(answer.bootenv, machine, host, server.kernel_arguments, answer.disk_mark)
+
+
+def _asked_host(request: Request, host: str) -> str:
+    """Return how a machine reaches this server: by what it asked for, and the port it came to if it does not name it.
+
+    GRUB leaves out the port.
+    """
+    has_port = re.search(r":[0-9]+$", host) and not host.endswith("]") and (host.count(":") == 1 or "]:" in host)
+    address = request.scope.get("server")
+    return host if has_port or address is None or address[1] in (None, 80) else f"{host}:{address[1]}"
 
 
 async def _fetch_secret(request: Request, source: str, machine: str) -> str:
@@ -98,15 +129,34 @@ async def get_install_secret_archive(request: Request, source: Source, machine: 
     return Response(out.getvalue(), media_type="application/octet-stream")
 
 
+@router.head("/boot/{machine}/secret.cpio", include_in_schema=False)
+async def announce_install_secret(source: Source) -> Response:
+    """Answer GRUB that came by HTTP, which asks for the head of each file before the file: no secret is handed out."""
+    return Response(media_type="application/octet-stream")
+
+
+@router.head("/files/{image}/{file}", include_in_schema=False)
 @router.get("/files/{image}/{file}", **_response_docs(BYTES, 206))
 async def get_image_file(request: Request, source: Source, image: str, file: str) -> Response:
     """A file of an image, whole or in parts. Its digest is its entity tag."""
+    shelf = _server(request).shelf
     try:
-        entry = _server(request).shelf.file(image, file)
+        entry = shelf.file(image, file)
     except NoImage:
         raise NotFound("file", f"{_printable(image)}/{_printable(file)}") from None
     headers = {"ETag": f'"sha256-{entry.sha256}"', "X-Content-SHA256": entry.sha256}
+    if entry.chunks:
+        return send_range(request.headers, entry.size, lambda first, end: shelf.read(entry, first, end), headers)
     return FileResponse(entry.path, media_type="application/octet-stream", headers=headers)
+
+
+@router.get("/chunks/{sha256}", **_response_docs(BYTES, 206))
+async def get_chunk(request: Request, source: Source, sha256: str) -> Response:
+    """A piece of an image by its digest, which is what an installer checks it against."""
+    path = _server(request).shelf.chunks.path(sha256)
+    if path is None:
+        raise NotFound("chunk", _printable(sha256))
+    return FileResponse(path, media_type="application/octet-stream", headers={"ETag": f'"sha256-{sha256}"'})
 
 
 def _printable(name: str) -> str:

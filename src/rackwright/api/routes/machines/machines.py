@@ -20,9 +20,11 @@ from rackwright.api.context import Server, Unauthenticated
 from rackwright.api.http.problems import TooLarge
 from rackwright.domain.catalogue import JsonObject
 from rackwright.domain.errors import Conflict, Invalid, Rule
+from rackwright.domain.installs.disks import MOST_DISKS
 from rackwright.domain.machines.install_log import Report
 from rackwright.domain.machines.lldp import read_neighbours
 from rackwright.domain.machines.mesh_members import MARK
+from rackwright.domain.machines.reported_bmc import read_reported_controller
 from rackwright.domain.machines.ssh_login import SSH
 from rackwright.reach.attribute_lines import attribute_lines
 from rackwright.store.db.session import GraphSession
@@ -59,7 +61,8 @@ class RegisterIn(BaseModel):
     bootenv: str = BOOTENV
     inventory: dict[str, JsonValue] = Field(
         default_factory=dict,
-        description="What it is. Below `lldp`, by link: the last frame that it heard there, without header, in base64.",
+        description="What it is. Below `lldp`, by link: the last frame that it heard there, without header, in base64."
+        " Below `controller`: what the firmware and IPMI tell of its BMC.",
     )
 
 
@@ -100,6 +103,9 @@ class ResultIn(BaseModel):
     ok: bool
     error: str = Field("", max_length=4000)
     key: str | None = Field(None, description="Ed25519 public key of the installed system, base64", max_length=64)
+    disks: list[JsonValue] | None = Field(
+        None, max_length=MOST_DISKS, description="What is on its disks now, if the installer wrote to them"
+    )
 
     @field_validator("key")
     @classmethod
@@ -228,6 +234,8 @@ def _trusted_inventory(body: RegisterIn, source: str) -> JsonObject:
         inventory.pop(reserved, None)
     if "lldp" in inventory:
         inventory["lldp"] = read_neighbours(inventory["lldp"])
+    if "controller" in inventory:
+        inventory["bmc"] = read_reported_controller(inventory.pop("controller"))
     return inventory
 
 
@@ -270,9 +278,11 @@ async def report_install_progress(request: Request, source: Source, secret: Secr
 @router.post("/install/result", status_code=204)
 async def report_install_result(request: Request, source: Source, secret: Secret, body: ResultIn) -> None:
     """The installer is done, or gave up."""
+    if len(await request.body()) > INVENTORY_LIMIT:
+        raise TooLarge(f"A result may have {INVENTORY_LIMIT} bytes.")
     await _server(request).store.change(
         lambda session: install_attempts.record_install_result(
-            session, secret, source, ok=body.ok, error=body.error, key=body.key
+            session, secret, source, ok=body.ok, error=body.error, key=body.key, disks=body.disks
         ),
         actor="installer",
     )

@@ -16,7 +16,7 @@ from starlette.routing import Match, Route
 from starlette.types import Scope
 
 BUILT = Path(__file__).parents[2] / "static"
-SERVER_PATHS = ("/api/", "/boot/", "/boot.ipxe", "/files/", "/assets/", "/healthz", "/readyz", "/metrics")
+SERVER_PATHS = ("/api/", "/boot/", "/boot.ipxe", "/grub/", "/files/", "/assets/", "/healthz", "/readyz", "/metrics")
 """Paths that are never views within the page: one that does not exist is a plain 404 or 405."""
 
 CACHE_FOR_GOOD = "public, max-age=31536000, immutable"

@@ -19,7 +19,7 @@ from sqlalchemy.dialects.postgresql import MACADDR, UUID
 
 from rackwright.domain.machines.install import ENDED as STAGES_ENDED
 from rackwright.domain.machines.install import Stage
-from rackwright.domain.machines.power import Sleep
+from rackwright.domain.machines.power import PowerOrder, Sleep
 from rackwright.store.db.tables.base import (
     flag_column,
     id_column,
@@ -163,6 +163,29 @@ install_attempts = Table(
     CheckConstraint(f"stage IN ({quoted(Stage)})", name="stage"),
     CheckConstraint(f"(stage IN ({quoted(STAGES_ENDED)})) = (ended_at IS NOT NULL)", name="ended_at"),
     Index("install_attempts_one_a_node", "node_id", unique=True, postgresql_where=text("ended_at IS NULL")),
+)
+
+# Orders for machines' controllers that the server which was asked could not reach; each goes with who waits for it.
+power_orders = Table(
+    "power_orders",
+    metadata,
+    id_column(),
+    refers_to("node_id", "nodes.id", index=True, ondelete="CASCADE"),
+    Column("action", Text, nullable=False),
+    json_column("tried"),
+    Column("taken_by", Text),
+    Column("power", Text),
+    Column("error", Text),
+    now_column("acted_at"),
+    CheckConstraint(f"action IN ({quoted(PowerOrder)})", name="action"),
+)
+
+# What people agreed to lose: the fingerprint of what is on each disk that an install may wipe, by the disk's name.
+confirmed_wipes = Table(
+    "confirmed_wipes",
+    metadata,
+    Column("node_role_id", BigInteger, ForeignKey("node_roles.id", ondelete="CASCADE"), primary_key=True),
+    json_column("disks"),
 )
 
 # Registration challenges that machines have used; each is deleted when it would have expired anyway.

@@ -1,0 +1,19 @@
+"""Says by name what installs wipe, for the question that comes before."""
+
+from collections.abc import Sequence
+from typing import Any
+
+MOST_NAMED = 20
+"""Things on disks that a question names; the plan has all of them."""
+
+
+def name_lost_data(installs: Sequence[dict[str, Any]]) -> str:
+    """Return what is lost on the disks of these installs; an empty text if nothing is known to be on them."""
+    lost = [
+        f"{content} on {disk['name']} of {install['node']}"
+        for install in installs
+        for disk in install["wipes"]
+        for content in (disk["contents"] or ([] if disk["known"] else ["what nobody knows"]))
+    ]
+    more = f", and {len(lost) - MOST_NAMED} more" if len(lost) > MOST_NAMED else ""
+    return ", ".join(lost[:MOST_NAMED]) + more

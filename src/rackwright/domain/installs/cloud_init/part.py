@@ -1,0 +1,127 @@
+"""cloud-init of an install: what people gave it, checked by the schema of the image's own cloud-init.
+
+Nothing of it is told to the installer, whose config is served over plain HTTP: the server sends the seed itself, over
+SSH, once the new system is up.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+from rackwright.domain.catalogue import Json, JsonObject
+from rackwright.domain.installs.cloud_init.refusals import find_refusals
+from rackwright.domain.installs.cloud_init.schema import BadSchema, SchemaFault, find_schema_faults
+from rackwright.domain.installs.cloud_init.secret_references import NAME, find_references
+from rackwright.domain.installs.cloud_init.seed import make_seed
+from rackwright.domain.installs.cloud_init.user_data import ATTRIB, BadUserData, UserData, read_user_data
+from rackwright.domain.installs.request import CloudInitSchema, InstallPart, InstallRequest, Problem, RootFile
+from rackwright.domain.sealed import is_sealed
+
+META_DATA = "provisioner-meta-data"
+SECRETS = "provisioner-secrets"
+
+
+def check_cloud_init(request: InstallRequest) -> InstallPart:
+    """Return what is wrong with what people gave cloud-init; nothing is told to the installer."""
+    text = request.setting("user_data")
+    if not isinstance(text, str) or not text:
+        return InstallPart(problems=tuple(_check_alone(request)))
+    try:
+        data = read_user_data(text)
+    except BadUserData as error:
+        return InstallPart(problems=(error.problem,))
+    judged = InstallPart() if request.cloud_init is None else _check_schema(data, request.cloud_init)
+    problems = (
+        *_check_meta_data(request),
+        *_check_references(data, request.setting("secrets")),
+        *_check_refusals(data),
+        *judged.problems,
+    )
+    return InstallPart(problems=problems, notes=judged.notes)
+
+
+def _check_alone(request: InstallRequest) -> Iterator[Problem]:
+    if request.setting("meta_data"):
+        yield Problem(META_DATA, f"it is for cloud-init, which does nothing without {ATTRIB}")
+
+
+def _check_meta_data(request: InstallRequest) -> Iterator[Problem]:
+    given = request.setting("meta_data")
+    for key in ("instance-id", "local-hostname"):
+        value = given.get(key) if isinstance(given, dict) else None
+        if value is not None and not (isinstance(value, str) and value.strip()):
+            yield Problem(META_DATA, f"{key} is text")
+
+
+def _check_references(data: UserData, secrets: Json) -> Iterator[Problem]:
+    names = set() if not isinstance(secrets, dict) or is_sealed(secrets) else set(secrets)
+    for name, line in find_references(data):
+        if not NAME.fullmatch(name):
+            yield Problem(ATTRIB, f"{name[:64]!r} is no name of a secret", line)
+        elif name not in names:
+            there_are = f"; there are {', '.join(sorted(names))}" if names else ""
+            yield Problem(ATTRIB, f"{SECRETS} has no secret {name}{there_are}", line)
+    if data.document is not None:
+        for value in data.document.walk():
+            keys = value.value if isinstance(value.value, dict) else ()
+            for key in keys:
+                if "${secret:" in key:
+                    yield Problem(ATTRIB, "a secret is within a value, not a key", value.line)
+
+
+def _check_refusals(data: UserData) -> Iterator[Problem]:
+    if data.document is not None:
+        for reason, line in find_refusals(data.document):
+            yield Problem(ATTRIB, reason, line)
+
+
+def _check_schema(data: UserData, image: CloudInitSchema) -> InstallPart:
+    """Return what the schema of the image says against user-data: mistakes, and what is deprecated."""
+    if image.schema is None:
+        reason = (
+            f"the image of {image.system} has no cloud-init. Build one that has it: rackwright image build"
+            f" {image.system}"
+        )
+        return InstallPart(problems=(Problem(ATTRIB, reason),))
+    if data.document is None:
+        return InstallPart()
+    try:
+        faults = _find_faults(image.schema, data.text)
+    except BadSchema as error:
+        reason = f"the schema of cloud-init in the image of {image.system} cannot be used ({error}). Build it again"
+        return InstallPart(problems=(Problem(ATTRIB, reason),))
+    problems = [Problem(ATTRIB, str(fault), fault.line) for fault in faults if not fault.deprecation]
+    notes = [Problem(ATTRIB, str(fault), fault.line) for fault in faults if fault.deprecation]
+    return InstallPart(problems=tuple(problems), notes=tuple(notes))
+
+
+@lru_cache(maxsize=64)
+def _find_faults(schema: str, text: str) -> tuple[SchemaFault, ...]:
+    """Return what a schema says against a text; kept, since many machines have the same user-data."""
+    document = read_user_data(text).document
+    assert document is not None
+    return tuple(find_schema_faults(schema, document))
+
+
+@dataclass(frozen=True)
+class FirstBoot:
+    """What cloud-init of a new system is given, with its secrets: never for a log, an answer or the installer."""
+
+    files: tuple[RootFile, ...]
+    secrets: Mapping[str, str]
+
+
+def make_first_boot(node: str, instance_id: str, settings: JsonObject) -> FirstBoot | None:
+    """Return what cloud-init of a system is given by settings that were checked; None if it is to do nothing."""
+    text = settings.get("user_data")
+    if not isinstance(text, str) or not text:
+        return None
+    meta_data, given = settings.get("meta_data"), settings.get("secrets")
+    secrets = {name: value for name, value in _entries(given) if isinstance(value, str)}
+    described = dict(_entries(meta_data))
+    return FirstBoot(make_seed(node, instance_id, read_user_data(text), described, secrets), secrets)
+
+
+def _entries(value: Json) -> Iterator[tuple[str, Json]]:
+    if isinstance(value, dict) and not is_sealed(value):
+        yield from value.items()

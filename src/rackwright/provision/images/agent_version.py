@@ -1,0 +1,22 @@
+"""Which agent an image of sledgehammer has: one that is too old does not know what the server relies on."""
+
+from rackwright.provision.images.shelf import NoImage, Shelf
+
+SLEDGEHAMMER = "sledgehammer"
+KEY = "agent"
+"""The key in what an image tells about itself."""
+NUMBER = 2
+"""The agent's number, to be raised when the installer must know something that it did not know before.
+
+2: it compares the disks with what was confirmed, before it writes. One that does not must not be let near a disk.
+"""
+
+
+def check_agent(shelf: Shelf) -> None:
+    """Raise NoImage if there is no image of sledgehammer, or one whose agent is too old."""
+    number = shelf.find(SLEDGEHAMMER).about.get(KEY, "")
+    if not number.isdecimal() or int(number) < NUMBER:
+        raise NoImage(
+            "The image of sledgehammer is older than this server: its installer does not look at what is on a disk "
+            f"before it writes. Make it anew: rackwright image build {SLEDGEHAMMER}"
+        )

@@ -1,0 +1,90 @@
+"""Images over the API: what there is and who uses it for people, whole files and chunks for machines."""
+
+from typing import Any
+
+import pytest
+from tests.support.machines.root_trees import put_trial_image
+from tests.support.servers.api_server import NODE, Api, Site, ok
+from tests.support.servers.install_site import Site as InstallSite
+from tests.support.servers.install_site import running_site
+
+from rackwright.domain.machines.install import Stage
+
+PIECES = (b"01234", b"567", b"89")
+WHOLE = b"".join(PIECES)
+
+
+async def test_images_are_shown_with_their_sizes_and_who_uses_them(site: Site, api: Api) -> None:
+    put_trial_image(site.server.shelf, "debian-12", b"common", b"own")
+    put_trial_image(site.server.shelf, "debian-13", b"common", b"other")
+    ok(await api.post("/nodes", json={"name": NODE, "alive": True}), 201)
+    ok(await api.post("/deployments", json={"name": "web"}), 201)
+    body = {"node": NODE, "deployment": "web", "role": "provisioner-os-install"}
+    ok(await api.post("/node_roles", json=body), 201)
+    first, second = ok(await api.get("/images"))
+    assert (first["name"], first["size"], first["own"], first["shared"]) == ("debian-12", 9, 3, 6)
+    assert (first["chunks"], first["signed"], first["problem"]) == (2, False, None)
+    assert first["nodes"] == [{"node": NODE, "use": "planned"}]
+    assert second["nodes"] == []
+
+
+async def test_an_installed_node_uses_its_image(started_url: str, tmp_path: Any) -> None:
+    async with running_site(tmp_path / "home", started_url) as site:
+        put_trial_image(site.server.shelf, "debian-12", b"x")
+        [machine] = await site.deployed(1)
+        for stage, use in ((Stage.WAITING, "installing"), (Stage.DONE, "installed")):
+            await site.reach_stage(machine, stage)
+            assert await _uses(site) == [{"node": machine.name, "use": use}]
+
+
+async def _uses(site: InstallSite) -> Any:
+    from rackwright.api.routes.images import describe_images
+    from rackwright.store.db.visibility import EVERYTHING
+    from rackwright.store.graph.image_users import select_image_users
+
+    async with site.server.store.read() as session:
+        users = await select_image_users(session, EVERYTHING)
+    [image] = describe_images(site.server.shelf, users)
+    return [user.model_dump() for user in image.nodes]
+
+
+@pytest.mark.parametrize(
+    ("asked", "status", "content"),
+    [
+        (None, 200, WHOLE),
+        ("bytes=0-", 206, WHOLE),
+        ("bytes=3-6", 206, WHOLE[3:7]),
+        ("bytes=9-100", 206, WHOLE[9:]),
+        ("bytes=-3", 206, WHOLE[-3:]),
+        ("bytes=-300", 206, WHOLE),
+        ("bytes=10-", 416, b""),
+        ("bytes=5-2", 416, b""),
+        ("bytes=-0", 416, b""),
+        ("bytes=1-2,4-5", 200, WHOLE),
+        ("bytes=x", 200, WHOLE),
+        ("bytes=-", 200, WHOLE),
+    ],
+)
+async def test_a_file_in_chunks_is_sent_whole_or_in_part(
+    site: Site, asked: str | None, status: int, content: bytes
+) -> None:
+    root = put_trial_image(site.server.shelf, "debian-12", *PIECES)
+    async with site.client("") as client:
+        url = "http://server/files/debian-12/root.tar.zst"
+        answer = await client.get(url, headers={} if asked is None else {"Range": asked})
+        assert (answer.status_code, answer.content) == (status, content)
+        assert answer.headers["x-content-sha256"] == root.sha256
+        if status == 206:
+            first = WHOLE.index(content)
+            assert answer.headers["content-range"] == f"bytes {first}-{first + len(content) - 1}/{len(WHOLE)}"
+        other = await client.get(url, headers={"Range": "bytes=1-2", "If-Range": '"sha256-other"'})
+        assert (other.status_code, other.content) == (200, WHOLE), "it is another file by now: from the beginning"
+
+
+async def test_a_chunk_is_sent_by_its_digest(site: Site) -> None:
+    root = put_trial_image(site.server.shelf, "debian-12", *PIECES)
+    async with site.client("") as client:
+        answer = await client.get(f"http://server/chunks/{root.chunks[1].sha256}")
+        assert (answer.status_code, answer.content) == (200, PIECES[1])
+        for name in ("0" * 64, "..admin.token", "x", root.chunks[1].sha256.upper()):
+            assert (await client.get(f"http://server/chunks/{name}")).status_code == 404

@@ -1,0 +1,302 @@
+"""Images that were made elsewhere, by the programs that people make them with, and by people who mean harm."""
+
+import hashlib
+import io
+import json
+import os
+import subprocess
+import sys
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.support.machines.root_trees import VERSION, make_root_tree, pack_tree
+
+from rackwright.provision.images.importing.sources import import_image
+from rackwright.provision.images.packages import BuildFailed
+from rackwright.provision.images.shelf import CLOUD_SCHEMA_FILE, ROOT_FILE, NoImage, Shelf
+
+SCHEMAS = "usr/lib/python3/dist-packages/cloudinit/config/schemas"
+
+
+@pytest.fixture
+def shelf(tmp_path: Path) -> Shelf:
+    return Shelf(tmp_path / "home")
+
+
+def _unpack(shelf: Shelf, name: str, into: Path) -> Path:
+    """As the installer does."""
+    into.mkdir()
+    root = shelf.installable(name).files[ROOT_FILE]
+    plain = subprocess.run(["zstd", "-q", "-dc"], input=b"".join(shelf.read(root)), stdout=subprocess.PIPE, check=True)
+    subprocess.run(["busybox", "tar", "-x", "-C", str(into), "-f", "-"], input=plain.stdout, check=True)
+    return into
+
+
+def _assert_is_tree(out: Path, tree: Path) -> None:
+    for name in ("usr/share/large", "etc/os-release", f"boot/vmlinuz-{VERSION}"):
+        assert (out / name).read_bytes() == (tree / name).read_bytes()
+    assert (out / "usr/share/same").stat().st_ino == (out / "usr/share/large").stat().st_ino
+    assert (out / "usr/bin/openssl").stat().st_mode & 0o7777 == 0o4755
+    assert os.readlink(out / "usr/sbin/init") == "/lib/systemd/systemd"
+    assert not (out / "etc/machine-id").exists()
+    assert (out / "etc/systemd/network/10-dhcp.network").exists(), "it asks DHCP"
+    assert os.readlink(out / "etc/systemd/system/multi-user.target.wants/ssh.service").endswith("/ssh.service")
+
+
+def _files_below(folder: Path) -> list[str]:
+    return sorted(
+        str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file() and path.name != ".lock"
+    )
+
+
+@pytest.mark.parametrize("options", [(), ("--gzip",), ("--xz",), ("--zstd",), ("--format=pax",)], ids=str)
+def test_a_tar_archive_becomes_an_image(shelf: Shelf, tmp_path: Path, options: tuple[str, ...]) -> None:
+    tree = make_root_tree(tmp_path / "tree", size=700_000)
+    archive = pack_tree(tree, tmp_path / "root.tar", *options)
+    said: list[str] = []
+    digest = hashlib.sha256(archive.read_bytes()).hexdigest()
+    image = import_image(shelf, "trial-1", str(archive), said.append, sha256=digest)
+    _assert_is_tree(_unpack(shelf, "trial-1", tmp_path / "out"), tree)
+    assert image.about["system"] == "Trial Linux 1"
+    assert image.about["kernel"] == VERSION
+    assert image.about["sha256"] == digest
+    assert any("BIOS" in line for line in said), "what it lacks is told"
+
+
+def _make_disk(tmp_path: Path, tree: Path, *, boot: Path | None = None) -> Path:
+    """A disk with a partition table, a small first partition that is no root, and the tree."""
+    raw = tmp_path / "disk.raw"
+    sizes = {"boot": "12MiB", "root": "40MiB"}
+    table = "label: gpt\nstart=1MiB, size=12MiB, type=linux\nstart=13MiB, size=40MiB, type=linux\n"
+    with raw.open("wb") as file:
+        file.truncate(56 << 20)
+    subprocess.run(["sfdisk", "-q", raw], input=table.encode(), check=True)
+    for folder, offset, size in ((boot, 1, sizes["boot"]), (tree, 13, sizes["root"])):
+        part = tmp_path / f"part-{offset}"
+        with part.open("wb") as file:
+            file.truncate(int(size.removesuffix("MiB")) << 20)
+        options = ["-L", "root" if folder is tree else "BOOT", *(["-d", str(folder)] if folder else [])]
+        subprocess.run(["mkfs.ext4", "-q", *options, part], check=True)
+        subprocess.run(["dd", f"if={part}", f"of={raw}", "bs=1M", f"seek={offset}", "conv=notrunc"], check=True)
+    return raw
+
+
+@pytest.mark.parametrize("form", ["raw", "qcow2", "qcow2-compressed"])
+def test_the_root_of_a_disk_becomes_an_image(shelf: Shelf, tmp_path: Path, form: str) -> None:
+    tree = make_root_tree(tmp_path / "tree", size=3_000_000)
+    (tree / ("long-" * 40)).symlink_to("x" * 200)
+    (tree / "a name\nof two lines").write_text("lines")
+    os.chown(tree / "etc/fstab", 1234, 56)
+    disk = _make_disk(tmp_path, tree)
+    if form != "raw":
+        image = tmp_path / "disk.qcow2"
+        compressed = ["-c"] if form.endswith("compressed") else []
+        subprocess.run(["qemu-img", "convert", "-q", *compressed, "-f", "raw", "-O", "qcow2", disk, image], check=True)
+        disk.unlink()
+        disk = image
+    import_image(shelf, "trial-1", str(disk), lambda _: None)
+    out = _unpack(shelf, "trial-1", tmp_path / "out")
+    _assert_is_tree(out, tree)
+    assert os.readlink(out / ("long-" * 40)) == "x" * 200
+    assert (out / "a name\nof two lines").read_text() == "lines"
+    assert ((out / "etc/fstab").stat().st_uid, (out / "etc/fstab").stat().st_gid) == (1234, 56)
+    assert (out / "etc/fstab").stat().st_mtime == int((tree / "etc/fstab").stat().st_mtime)
+
+
+def test_a_partition_of_its_own_for_boot_is_put_back_into_the_root(shelf: Shelf, tmp_path: Path) -> None:
+    tree = make_root_tree(tmp_path / "tree")
+    boot = tmp_path / "boot"
+    (tree / "boot").rename(boot)
+    (tree / "boot").mkdir()
+    (tree / "etc/fstab").write_text("LABEL=root / ext4 defaults 0 1\nLABEL=BOOT /boot ext4 defaults 0 2\n")
+    import_image(shelf, "trial-1", str(_make_disk(tmp_path, tree, boot=boot)), lambda _: None)
+    out = _unpack(shelf, "trial-1", tmp_path / "out")
+    assert (out / f"boot/vmlinuz-{VERSION}").read_text() == "kernel"
+
+
+def test_an_image_that_refers_to_another_file_is_refused(shelf: Shelf, tmp_path: Path) -> None:
+    (tmp_path / "secret").write_bytes(b"x" * (1 << 20))
+    image = tmp_path / "disk.qcow2"
+    options = ["-f", "qcow2", "-b", str(tmp_path / "secret"), "-F", "raw"]
+    subprocess.run(["qemu-img", "create", "-q", *options, image], check=True)
+    with pytest.raises(BuildFailed, match="refers to another file"):
+        import_image(shelf, "trial-1", str(image), lambda _: None)
+
+
+def test_a_disk_without_a_system_is_refused_with_what_there_is(shelf: Shelf, tmp_path: Path) -> None:
+    (tmp_path / "tree").mkdir()
+    disk = _make_disk(tmp_path, tmp_path / "tree")
+    with pytest.raises(BuildFailed, match=r"1 \(ext4, .*2 \(ext4, .*tar archive"):
+        import_image(shelf, "trial-1", str(disk), lambda _: None)
+    assert _files_below(shelf.folder) == []
+
+
+@pytest.fixture
+def layout(tmp_path: Path) -> Path:
+    """An OCI image of two layers; the second removes a file of the first, and replaces one."""
+    layout, tag = tmp_path / "layout", "oci-layout"
+    subprocess.run(["umoci", "init", "--layout", layout], check=True)
+    subprocess.run(["umoci", "new", "--image", f"{layout}:{tag}"], check=True)
+    bundle = tmp_path / "bundle"
+    subprocess.run(["umoci", "unpack", "--image", f"{layout}:{tag}", bundle], check=True, capture_output=True)
+    subprocess.run(["rmdir", bundle / "rootfs"], check=False)
+    make_root_tree(bundle / "rootfs", size=700_000)
+    (bundle / "rootfs/etc/removed").write_text("x")
+    (bundle / "rootfs/etc/changed").write_text("x")
+    subprocess.run(
+        ["umoci", "repack", "--refresh-bundle", "--image", f"{layout}:{tag}", bundle], check=True, capture_output=True
+    )
+    (bundle / "rootfs/etc/removed").unlink()
+    (bundle / "rootfs/etc/changed").write_text("new")
+    subprocess.run(["umoci", "repack", "--image", f"{layout}:{tag}", bundle], check=True, capture_output=True)
+    return layout
+
+
+@pytest.mark.parametrize("transport", ["oci", "oci-archive", "docker-archive"])
+def test_an_oci_image_becomes_an_image(shelf: Shelf, tmp_path: Path, layout: Path, transport: str) -> None:
+    source = f"oci:{layout}:oci-layout"
+    if transport != "oci":
+        archive = f"{transport}:{tmp_path / 'archive.tar'}:trial:1"
+        subprocess.run(["skopeo", "copy", "-q", "--insecure-policy", source, archive], check=True)
+        source = archive.removesuffix(":trial:1") if transport == "docker-archive" else archive
+    import_image(shelf, "trial-1", source, lambda _: None)
+    out = _unpack(shelf, "trial-1", tmp_path / "out")
+    _assert_is_tree(out, tmp_path / "bundle/rootfs")
+    assert not (out / "etc/removed").exists()
+    assert (out / "etc/changed").read_text() == "new"
+
+
+def test_the_digest_of_an_oci_image_is_that_of_its_manifest(shelf: Shelf, layout: Path) -> None:
+    digest = json.loads((layout / "index.json").read_text())["manifests"][0]["digest"]
+    source = f"oci:{layout}:oci-layout"
+    with pytest.raises(BuildFailed, match="Nothing was imported"):
+        import_image(shelf, "trial-1", source, lambda _: None, sha256="0" * 64)
+    image = import_image(shelf, "trial-1", source, lambda _: None, sha256=digest)
+    assert image.about["sha256"] == digest
+
+
+def _put_layer(layout: Path, content: bytes) -> None:
+    """Replace the last layer of an image; what was its digest is corrected everywhere, as its maker would."""
+    index = json.loads((layout / "index.json").read_text())
+    blobs = layout / "blobs/sha256"
+    manifest = json.loads((blobs / index["manifests"][0]["digest"].removeprefix("sha256:")).read_text())
+    config = json.loads((blobs / manifest["config"]["digest"].removeprefix("sha256:")).read_text())
+
+    def put(blob: bytes) -> dict[str, object]:
+        digest = hashlib.sha256(blob).hexdigest()
+        (blobs / digest).write_bytes(blob)
+        return {"digest": f"sha256:{digest}", "size": len(blob)}
+
+    manifest["layers"][-1] |= {**put(content), "mediaType": "application/vnd.oci.image.layer.v1.tar"}
+    config["rootfs"]["diff_ids"][-1] = manifest["layers"][-1]["digest"]
+    manifest["config"] |= put(json.dumps(config).encode())
+    index["manifests"][0] |= put(json.dumps(manifest).encode())
+    (layout / "index.json").write_text(json.dumps(index))
+
+
+def _sparse_bomb(tmp_path: Path) -> bytes:
+    with (tmp_path / "bomb").open("wb") as file:
+        file.truncate(1 << 40)
+    return subprocess.run(["tar", "-C", tmp_path, "--sparse", "-c", "bomb"], stdout=subprocess.PIPE, check=True).stdout
+
+
+def _climbing(_: Path) -> bytes:
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as archive:
+        link = tarfile.TarInfo("way")
+        link.type, link.linkname = tarfile.SYMTYPE, "/tmp/rackwright-was-here"
+        archive.addfile(link)
+        for name in ("../../../../../../tmp/rackwright-was-here", "way/in", "/tmp/rackwright-was-here/in"):
+            info = tarfile.TarInfo(name)
+            info.size = 4
+            archive.addfile(info, io.BytesIO(b"evil"))
+    return out.getvalue()
+
+
+@pytest.mark.parametrize(("content", "reason"), [(_sparse_bomb, "more than 64 GiB"), (_climbing, "umoci ended")])
+def test_a_layer_that_means_harm_does_none(
+    shelf: Shelf, tmp_path: Path, layout: Path, content: Callable[[Path], bytes], reason: str
+) -> None:
+    _put_layer(layout, content(tmp_path))
+    with pytest.raises(BuildFailed, match=reason):
+        import_image(shelf, "trial-1", f"oci:{layout}:oci-layout", lambda _: None)
+    assert _files_below(shelf.folder) == []
+    assert not Path("/tmp/rackwright-was-here").exists()
+
+
+def test_what_cannot_boot_is_refused_with_all_that_it_lacks(shelf: Shelf, tmp_path: Path) -> None:
+    without = [f"boot/vmlinuz-{VERSION}", "usr/sbin/sshd", "usr/bin/curl"]
+    archive = pack_tree(make_root_tree(tmp_path / "tree", without), tmp_path / "tar")
+    with pytest.raises(BuildFailed, match=r"has no kernel .*: it cannot be installed on a machine.*SSH server.*curl"):
+        import_image(shelf, "trial-1", str(archive), lambda _: None)
+    assert _files_below(shelf.folder) == []
+
+
+def test_a_wrong_digest_is_refused_and_nothing_stays(shelf: Shelf, tmp_path: Path) -> None:
+    archive = pack_tree(make_root_tree(tmp_path / "tree"), tmp_path / "tar")
+    with pytest.raises(BuildFailed, match="Nothing was imported"):
+        import_image(shelf, "trial-1", str(archive), lambda _: None, sha256="0" * 64)
+    with pytest.raises(NoImage):
+        shelf.find("trial-1")
+    assert not shelf.folder.exists()
+
+
+def test_a_bad_archive_leaves_the_image_that_was_there(shelf: Shelf, tmp_path: Path) -> None:
+    archive = pack_tree(make_root_tree(tmp_path / "tree", size=300_000), tmp_path / "tar", "--gzip")
+    import_image(shelf, "trial-1", str(archive), lambda _: None)
+    before = _files_below(shelf.folder)
+    archive.write_bytes(archive.read_bytes()[:200_000])
+    with pytest.raises(BuildFailed):
+        import_image(shelf, "trial-1", str(archive), lambda _: None)
+    assert _files_below(shelf.folder) == before
+    shelf.installable("trial-1")
+
+
+def test_cloud_init_stays_off_and_its_schema_comes_along(shelf: Shelf, tmp_path: Path) -> None:
+    tree = make_root_tree(tmp_path / "tree")
+    (tree / SCHEMAS).mkdir(parents=True)
+    (tree / "usr/bin/cloud-init").write_text("cloud-init")
+    (tree / SCHEMAS / "schema-cloud-config-v1.json").write_text('{"of": "users"}')
+    (tree / SCHEMAS / "schema-network-config-v1.json").write_text('{"of": "networks"}')
+    image = import_image(shelf, "trial-1", str(pack_tree(tree, tmp_path / "tar")), lambda _: None)
+    assert image.files[CLOUD_SCHEMA_FILE].path.read_text() == '{"of": "users"}'
+    assert image.files["network-config.schema.json"].path.read_text() == '{"of": "networks"}'
+    assert image.about["cloud-init"] == "22.4.2-1"
+    assert (_unpack(shelf, "trial-1", tmp_path / "out") / "etc/cloud/cloud-init.disabled").exists()
+
+
+FULL_DISK = """
+import sys
+from pathlib import Path
+from rackwright.provision.images import disk_space
+from rackwright.provision.images.importing import sources
+from rackwright.provision.images.packages import BuildFailed
+from rackwright.provision.images.shelf import Shelf
+if sys.argv[3] == "unasked":
+    sources.require_space = lambda needs: None
+try:
+    sources.import_image(Shelf(Path(sys.argv[1])), "trial-1", sys.argv[2], lambda _: None)
+except BuildFailed as error:
+    print(error)
+    left = [path for path in Path(sys.argv[1]).rglob("*") if path.is_file() and path.name != ".lock"]
+    print("left:", left)
+"""
+
+
+@pytest.mark.parametrize(("asked", "words"), [("asked", "Nothing was begun"), ("unasked", "The disk is full")])
+def test_a_disk_without_room_leaves_nothing_half(tmp_path: Path, asked: str, words: str) -> None:
+    archive = pack_tree(make_root_tree(tmp_path / "tree", size=12_000_000), tmp_path / "tar", "--zstd")
+    (tmp_path / "home").mkdir()
+    (tmp_path / "run.py").write_text(FULL_DISK)
+    script = 'mount -t tmpfs -o size=8M tmpfs "$1" && exec "$2" "$3" "$1" "$4" "$5"'
+    arguments = [tmp_path / "home", sys.executable, tmp_path / "run.py", archive, asked]
+    done = subprocess.run(
+        ["unshare", "--mount", "--propagation", "private", "sh", "-c", script, "sh", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert words in done.stdout, done.stderr
+    assert "left: []" in done.stdout
