@@ -3,6 +3,7 @@ programs made. The disks are files, below folders in place of /sys/block and /de
 
 import json
 import os
+import shutil
 import struct
 import subprocess
 from collections.abc import Sequence
@@ -331,6 +332,17 @@ def test_the_installer_refuses_two_disks_of_one_name(machine: Machine) -> None:
     machine.add("vda", serial="X1")
     machine.add("vdb", serial="X1")
     assert "several disks have that name" in machine.check(machine.disks()["vda"])
+
+
+def test_the_paths_to_a_drive_with_several_ports_are_no_disks_of_their_own(machine: Machine) -> None:
+    machine.add("nvme0n1", serial="X1")
+    path = machine.folder / "block" / "nvme0c0n1"
+    shutil.copytree(machine.folder / "block" / "nvme0n1", path)
+    (path / "hidden").write_text("1\n")
+    (machine.folder / "block" / "nvme0n1" / "hidden").write_text("0\n")
+    disks = machine.disks()
+    assert list(disks) == ["nvme0n1"]
+    assert machine.check(disks["nvme0n1"]) == ""
 
 
 def test_without_any_plan_of_disks_all_must_be_empty(machine: Machine) -> None:
