@@ -1,0 +1,84 @@
+"""The order of an install's steps: what has to be settled before the first write, and what makes an install fail. The
+installer's own lines in busybox's shell; what would touch disks is replaced by words."""
+
+import subprocess
+from importlib.resources import files
+from pathlib import Path
+
+AGENT = files("rackwright.provision.images") / "agent"
+PARTS = ("common", "install", "wipes", "storage", "download", "configure", "bootloader", "bootloader_bios")
+PREAMBLE = """
+mount -t tmpfs tmpfs /run
+mkdir /run/bin
+busybox --install -s /run/bin
+PATH=/run/bin
+"""
+STAND_INS = """
+say() { :; }
+sleep() { :; }
+give_up() { echo "gave up: $*"; exit 9; }
+disks() { :; }
+for step in load_tools check_wipes check_disks partition download configure boot_loader unmount reboot; do
+    eval "$step() { echo $step; }"
+done
+answer_with() { echo "wget: server returned error: HTTP/1.1 $1" >/run/answer.error; }
+"""
+
+
+def run_agent(folder: Path, script: str) -> subprocess.CompletedProcess[str]:
+    lines = (line for part in PARTS for line in (AGENT / part).read_text().splitlines(True))
+    agent = "".join(line for line in lines if not line.startswith("for part in"))
+    return subprocess.run(
+        ["unshare", "--mount", "--propagation", "private", "busybox", "sh", "-s", str(folder)],
+        input=PREAMBLE + agent + STAND_INS + script,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+SERVER = """
+asked=0
+ask() {
+    case $1 in
+    */config) printf '/storage/tools\\tp\\ttrue\\n' >/run/answer ;;
+    */progress)
+        case $2 in
+        *partition*)
+            asked=$((asked + 1))
+            refuse_partition $asked || return 1
+            ;;
+        esac
+        ;;
+    */result) echo "result: $2" ;;
+    esac
+}
+"""
+
+
+def test_nothing_is_written_for_an_install_that_the_server_gave_up(tmp_path: Path) -> None:
+    gone = "refuse_partition() { answer_with '409 Conflict'; return 1; }\ninstall_system\n"
+    done = run_agent(tmp_path, SERVER + gone)
+    assert done.returncode == 9, done.stderr
+    steps = ["load_tools", "check_wipes", "check_disks"]
+    assert done.stdout.splitlines() == [*steps, "gave up: the server refuses this install; nothing was written"]
+
+
+def test_a_server_that_is_away_is_waited_for_before_the_first_write(tmp_path: Path) -> None:
+    away = "refuse_partition() { [ $1 -ge 3 ] || { answer_with '502 Bad Gateway'; return 1; }; }\ninstall_system\n"
+    done = run_agent(tmp_path, SERVER + away)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split()[:7] == [
+        *("load_tools", "check_wipes", "check_disks"),
+        *("partition", "download", "configure", "boot_loader"),
+    ]
+
+
+def test_an_install_that_stops_before_its_first_write_reports_no_disks_as_its_own(tmp_path: Path) -> None:
+    """What an installer left on disks is confirmed by that: it must not be said of what others left there."""
+    looked = f". {AGENT}/wipes\nlook_at_disks() {{ :; }}\ndisks_folder=/run\n: >/run/table\n"
+    script = "refuse_partition() { :; }\ncheck_disks() { fail_install 'another disk'; }\ninstall_system\n"
+    done = run_agent(tmp_path, SERVER + looked + script)
+    assert done.returncode == 1, done.stderr
+    assert '"error":"another disk"' in done.stdout
+    assert '"disks"' not in done.stdout
