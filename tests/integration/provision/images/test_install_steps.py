@@ -1,7 +1,9 @@
 """The order of an install's steps: what has to be settled before the first write, and what makes an install fail. The
 installer's own lines in busybox's shell; what would touch disks is replaced by words."""
 
+import io
 import subprocess
+import tarfile
 from importlib.resources import files
 from pathlib import Path
 
@@ -82,3 +84,29 @@ def test_an_install_that_stops_before_its_first_write_reports_no_disks_as_its_ow
     assert done.returncode == 1, done.stderr
     assert '"error":"another disk"' in done.stdout
     assert '"disks"' not in done.stdout
+
+
+def test_an_image_that_ends_between_two_files_does_not_count_as_unpacked(tmp_path: Path) -> None:
+    """As when zstd is killed: each of its frames may end there, and tar alone is content with what it got."""
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as tar:
+        for name in ("first", "second"):
+            info = tarfile.TarInfo(name)
+            info.size = tarfile.BLOCKSIZE
+            tar.addfile(info, io.BytesIO(b"x" * info.size))
+    piece = 2 * tarfile.BLOCKSIZE
+    frames = [
+        subprocess.run(["zstd", "-q"], input=part, capture_output=True, check=True).stdout
+        for part in (out.getvalue()[:piece], out.getvalue()[piece:])
+    ]
+    script = """
+    mkdir -p /run/image $1/root
+    PATH=/run/bin:/usr/bin root=$1/root
+    cp $1/stream /run/image/stream
+    unpack &
+    wait $! && echo unpacked || echo failed
+    """
+    (tmp_path / "stream").write_bytes(b"".join(frames))
+    assert run_agent(tmp_path, script).stdout == "unpacked\n"
+    (tmp_path / "stream").write_bytes(frames[0] + frames[1][:-8])
+    assert run_agent(tmp_path, script).stdout == "failed\n"
