@@ -42,6 +42,7 @@ PROGRAMS = (
     *("usr/sbin/dropbear", "usr/bin/openssl", "usr/bin/zstd", "sbin/sfdisk", "sbin/mkfs.ext4", "usr/bin/extlinux"),
     "bin/efibootmgr",
     "usr/bin/tee",  # busybox has one, which reads a kilobyte at a time: an image takes twenty times as long through it
+    "bin/sync",  # with -f says what was not written; that of busybox does not, whatever the kernel told it
     "sbin/wipefs",  # knows what is on a disk; busybox's blkid knows the half, and one thing a disk
     "usr/sbin/dhcpcd",  # for IPv6: Debian's busybox has no DHCPv6 client
     "sbin/blkid",  # the UUIDs of new file systems

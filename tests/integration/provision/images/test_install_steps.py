@@ -7,6 +7,8 @@ import tarfile
 from importlib.resources import files
 from pathlib import Path
 
+import pytest
+
 AGENT = files("rackwright.provision.images") / "agent"
 PARTS = ("common", "install", "wipes", "storage", "download", "configure", "bootloader", "bootloader_bios")
 PREAMBLE = """
@@ -110,3 +112,25 @@ def test_an_image_that_ends_between_two_files_does_not_count_as_unpacked(tmp_pat
     assert run_agent(tmp_path, script).stdout == "unpacked\n"
     (tmp_path / "stream").write_bytes(frames[0] + frames[1][:-8])
     assert run_agent(tmp_path, script).stdout == "failed\n"
+
+
+def test_what_a_disk_did_not_take_fails_the_install(tmp_path: Path) -> None:
+    """The disk is a file on a file system that is smaller: its writes fail long after tar has made them."""
+    script = """
+    mkdir $1/small $1/root
+    mount -t tmpfs -o size=20m tmpfs $1/small
+    truncate -s 200M $1/small/disk
+    disk=$(losetup -f) && losetup $disk $1/small/disk || { echo no loop device; exit; }
+    trap "umount $1/root; losetup -d $disk" EXIT
+    PATH=/usr/sbin:/usr/bin:/run/bin root=$1/root
+    mkfs.ext4 -q -F -E nodiscard,lazy_itable_init=1,lazy_journal_init=1 $disk
+    mount -t ext4 $disk $root
+    head -c 60000000 /dev/urandom >$root/file
+    steps() { echo "mount disk0p1 / ext4 defaults 1"; }
+    fail_install() { echo "failed: $1"; exit 1; }
+    """
+    unmount = next(part for part in (AGENT / "storage").read_text().split("\n\n") if "\nunmount() {" in f"\n{part}")
+    done = run_agent(tmp_path, f"{script}{unmount}\nunmount\n")
+    if "no loop device" in done.stdout:
+        pytest.skip("there is no loop device here")
+    assert done.stdout.startswith("failed: a disk did not take what was written to /: "), done.stderr
