@@ -22,13 +22,13 @@ class BootPlan:
 
 def plan_boot(blocks: Blocks, file_systems: Sequence[FileSystem], *, is_uefi: bool) -> BootPlan | None:
     """Return how a layout is started; None, with a problem, if the firmware could not."""
-    if is_uefi:
-        return _plan_uefi(blocks, file_systems)
     at = {fs.path: fs for fs in file_systems}
     kernels = at.get("/boot", at["/"])
     if kernels.type not in ("ext4", "xfs") or kernels.block is None:
-        blocks.problems.add("/boot is ext4 or xfs: GRUB reads it", kernels.line)
+        blocks.problems.add("/boot is ext4 or xfs: GRUB reads it, and the links to the newest kernel", kernels.line)
         return None
+    if is_uefi:
+        return _plan_uefi(blocks, file_systems)
     below = kernels.block.disks
     tables = {table.disk: table for table in blocks.tables}
     chosen = tuple(sorted(_chosen_disks(blocks))) or tuple(sorted(below))

@@ -16,6 +16,22 @@ PLAIN = HEAD + DISK + BIOS + ROOT + FORMAT + MOUNT
 """The disk is on line 3, its partitions on 4 and 5, the file system on 6, its mount on 7."""
 
 
+BOOT_ON_FAT = """\
+version: 1
+config:
+  - {id: d, type: disk, name: virtio-LAB0, ptable: gpt}
+  - {id: esp, type: partition, device: d, size: 512M, flag: boot}
+  - {id: boot, type: partition, device: d, size: 1G}
+  - {id: boot-fs, type: format, fstype: fat32, volume: boot}
+  - {id: p, type: partition, device: d}
+  - {id: f, type: format, fstype: ext4, volume: p}
+  - {id: m, type: mount, device: f, path: /}
+  - {id: boot-m, type: mount, device: boot-fs, path: /boot}
+  - {id: esp-fs, type: format, fstype: fat32, volume: esp}
+  - {id: esp-m, type: mount, device: esp-fs, path: /boot/efi}
+"""
+
+
 def with_line(line: str, base: str = PLAIN) -> str:
     """Return a document with an item more, on line 8 of the plain one."""
     return f"{base}  - {{{line}}}\n"
@@ -203,6 +219,7 @@ def test_arrays_and_groups_that_do_not_fit_are_refused(document: str, line: int,
         ),
         ("raid10", EQUAL, "bios", "virtio-LAB0", "provisioner-disk: raid10 is on all disks"),
         (PLAIN, EQUAL, "uefi", "", "UEFI has nothing to start from"),
+        (BOOT_ON_FAT, EQUAL, "uefi", "", "line 6: /boot is ext4 or xfs"),
         (7, EQUAL, "bios", "", "the document is a mapping"),
         ("x: 1\n" * 20_000, EQUAL, "bios", "", "more than 65536 characters"),
     ],
