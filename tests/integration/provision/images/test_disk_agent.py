@@ -23,6 +23,7 @@ agent_folder=$1 folder=$2
 . $agent_folder/disks
 . $agent_folder/wipes
 disks_report=$agent_folder/disks.awk
+late_disk_tries=0
 block_folder=$folder/block device_folder=$folder/dev disks_folder=$folder/run
 told() { awk -F '\\t' -v path="/$1" '$1 == path { print $3; exit }' $folder/config; }
 fail_install() { echo "failed: $1"; exit 1; }
@@ -326,6 +327,23 @@ def test_the_installer_refuses_another_disk_in_its_place_and_names_both(machine:
     reason = machine.check(Disk("virtio-X1", fingerprint="f"))
     assert "planned was virtio-X1 (planned 0), and it is not here; here are virtio-X2 (" in reason
     assert '"ledger"' in reason
+
+
+def test_the_installer_waits_for_a_disk_that_appears_late(machine: Machine) -> None:
+    machine.add("vda", serial="X1")
+    run("mkfs.ext4", "-q", str(machine.content("vda")))
+    planned = machine.disks()["vda"]
+    machine.add("vdb", serial="X2")
+    hidden = machine.folder / "hidden"
+    (machine.folder / "block/vda").rename(hidden)
+    assert "it is not here; here are virtio-X2" in machine.check(planned)
+    late = f"""
+    late_disk_tries=2
+    say() {{ :; }}
+    sleep() {{ [ $1 != 2 ] && command sleep $1 || mv {hidden} $block_folder/vda; }}
+    """
+    process = machine.sh(f"{late}check_wipes; echo written")
+    assert process.stdout == "written\n", process
 
 
 def test_the_installer_refuses_two_disks_of_one_name(machine: Machine) -> None:
