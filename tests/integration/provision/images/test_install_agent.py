@@ -214,6 +214,25 @@ async def test_after_a_cut_the_installer_goes_on_at_the_chunk(
     assert told[-1] == "configuring the system"
 
 
+async def test_a_connection_over_which_nothing_comes_is_ended_and_made_anew(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = _put_image(site, tmp_path, monkeypatch)
+    path = f"/chunks/{root.chunks[1].sha256}"
+    go_on = asyncio.Event()
+    async with _ready(site) as (machine, cable):
+        cable.holds[path] = go_on
+        installing = asyncio.create_task(_install(site, machine, cable, tmp_path))
+        try:
+            await until(lambda: cable.asked.count(path) > 1, "the installer asks again")
+        finally:
+            go_on.set()
+            ending = await installing
+    assert ending.status == 0, ending.said
+    assert _arrived(tmp_path) == FILES
+    assert "the image was cut off: nothing came for 60 seconds" in ending.said
+
+
 async def test_nothing_of_a_chunk_with_another_digest_is_used(
     site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
