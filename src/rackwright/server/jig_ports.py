@@ -35,6 +35,7 @@ from rackwright.mesh.client import MeshClient
 from rackwright.private_files import create_private_file
 from rackwright.provision.host_addresses import own_addresses
 from rackwright.provision.images.agent_version import SLEDGEHAMMER, check_agent
+from rackwright.provision.images.boot_check import check_firmware
 from rackwright.provision.images.shelf import ROOT_FILE, NoImage, Shelf
 from rackwright.provision.kea import Kea
 from rackwright.provision.knot import Knot
@@ -108,6 +109,17 @@ def _describe_image(shelf: Shelf | None, target_os: str) -> JsonObject:
     # The path and the digest of all of it are for a sledgehammer that was built before there were chunks.
     image: JsonObject = {"path": f"/files/{target_os}/{ROOT_FILE}", "size": root.size, "sha256": root.sha256}
     return {"image": {**image, "chunks": chunks}}
+
+
+def check_image_firmware(shelf: Shelf | None, target_os: str, config: JsonObject) -> None:
+    """Raise BadInstall, before the machine is touched, if its firmware starts nothing of the image."""
+    storage = config.get("storage")
+    if shelf is None or not isinstance(storage, dict):
+        return
+    try:
+        check_firmware(target_os, shelf.find(target_os).about, storage.get("firmware"))
+    except NoImage as error:
+        raise BadInstall(str(error)) from None
 
 
 async def _resolve_install(session: Session, run: Run) -> ResolvedInstall:
@@ -277,6 +289,7 @@ class ServerPorts:
                 )
             keys = [*await read_server_keys(session), *marked_lines(login_of(node.hint).authorized_keys)]
             resolved = await _resolve_install(session, run)
+            check_image_firmware(self._shelf, target_os, resolved.config)
             install: JsonObject = {**resolved.config, **image, "node": run.node, "authorized_keys": [*keys]}
             await open_attempt(session, run, target_os, install, [f"note: {note}" for note in resolved.notes])
 

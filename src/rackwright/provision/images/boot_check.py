@@ -2,11 +2,14 @@
 
 import re
 import tarfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
+from rackwright.domain.catalogue import Json
 from rackwright.provision.images.packages import BuildFailed
 from rackwright.provision.images.root_archive import RootFacts
+from rackwright.provision.images.shelf import NoImage
 
 MOST_LINKS = 40
 KERNEL = re.compile(r"boot/vmlinuz-(?P<version>[^/]+)")
@@ -22,6 +25,10 @@ DPKG_STATUS = "var/lib/dpkg/status"
 NETWORKD = "usr/lib/systemd/systemd-networkd"
 NETWORK_MANAGERS = (NETWORKD, "usr/sbin/NetworkManager", "usr/sbin/ifup")
 SHIM, GRUB = "usr/lib/shim/shimx64.efi.signed", "usr/lib/grub/x86_64-efi-signed/grubx64.efi.signed"
+UEFI_LOADERS = (SHIM, GRUB)
+FIRMWARE = "firmware"
+"""The key in what an image tells about itself that says from which firmware alone its systems start."""
+BIOS_ONLY = "BIOS"
 ARRAYS_HOOK = "etc/initramfs-tools/hooks/rackwright-arrays"
 """What our builds put into the initial file system, so that it assembles RAID."""
 
@@ -78,14 +85,29 @@ def describe_system(facts: RootFacts) -> dict[str, str]:
         about["cloud-init"] = versions.get("cloud-init", "of unknown version")
     if versions:
         about["packages"] = str(len(versions))
+    if not all(has_file(facts, path) for path in UEFI_LOADERS):
+        about[FIRMWARE] = BIOS_ONLY
     return about
+
+
+def check_firmware(system: str, about: Mapping[str, str], firmware: Json) -> None:
+    """Raise NoImage if the systems of an image do not start on a machine; `firmware` is its own: `bios` or `uefi`.
+
+    The installer finds that out only when the disks are wiped.
+    """
+    if firmware == "uefi" and about.get(FIRMWARE) == BIOS_ONLY:
+        raise NoImage(
+            f"The machine boots by UEFI, and {system} starts only from a BIOS: its image lacks the packages "
+            "shim-signed and grub-efi-amd64-signed. Install another system, import an image that has them, or have "
+            "the machine boot by BIOS and be discovered again."
+        )
 
 
 def missing_comforts(facts: RootFacts) -> list[str]:
     """Return what a system can do without, and what cannot be done with it then."""
     comforts = {
         "no Python 3: states cannot be applied to it": ("usr/bin/python3",),
-        "no shim and signed GRUB: it can be installed only on machines that boot by BIOS": (SHIM, GRUB),
+        "no shim and signed GRUB: it can be installed only on machines that boot by BIOS": UEFI_LOADERS,
         "nothing that assembles RAID as our own builds have it: install it with the layout flat": (ARRAYS_HOOK,),
         "no LVM: install it with a layout without it": ("usr/sbin/lvm",),
         "no systemd-networkd: `provisioner-network` has no effect on it": (NETWORKD,),

@@ -13,9 +13,12 @@ from pathlib import Path
 import pytest
 from tests.support.machines.root_trees import VERSION, make_root_tree, pack_tree
 
+from rackwright.jigs.os_install import BadInstall
+from rackwright.provision.images.boot_check import UEFI_LOADERS, check_firmware
 from rackwright.provision.images.importing.sources import import_image
 from rackwright.provision.images.packages import BuildFailed
 from rackwright.provision.images.shelf import CLOUD_SCHEMA_FILE, ROOT_FILE, NoImage, Shelf
+from rackwright.server.jig_ports import check_image_firmware
 
 SCHEMAS = "usr/lib/python3/dist-packages/cloudinit/config/schemas"
 
@@ -300,3 +303,21 @@ def test_a_disk_without_room_leaves_nothing_half(tmp_path: Path, asked: str, wor
     )
     assert words in done.stdout, done.stderr
     assert "left: []" in done.stdout
+
+
+def test_an_image_without_a_loader_for_uefi_is_kept_from_machines_with_it(shelf: Shelf, tmp_path: Path) -> None:
+    """The installer would find out when the disks are wiped."""
+    tree = make_root_tree(tmp_path / "tree", size=700_000)
+    for loader in UEFI_LOADERS:
+        (tree / loader).unlink(missing_ok=True)
+    lacking = import_image(shelf, "trial-1", str(pack_tree(tree, tmp_path / "root.tar")), lambda _: None)
+    check_firmware("trial-1", lacking.about, "bios")
+    with pytest.raises(NoImage, match="trial-1 starts only from a BIOS"):
+        check_firmware("trial-1", lacking.about, "uefi")
+    with pytest.raises(BadInstall, match="trial-1 starts only from a BIOS"):
+        check_image_firmware(shelf, "trial-1", {"storage": {"firmware": "uefi"}})
+    for loader in UEFI_LOADERS:
+        (tree / loader).parent.mkdir(parents=True, exist_ok=True)
+        (tree / loader).write_bytes(b"loader")
+    complete = import_image(shelf, "trial-2", str(pack_tree(tree, tmp_path / "root2.tar")), lambda _: None)
+    check_firmware("trial-2", complete.about, "uefi")
