@@ -37,6 +37,7 @@ def run_agent(folder: Path, script: str) -> subprocess.CompletedProcess[str]:
         input=PREAMBLE + agent + STAND_INS + script,
         capture_output=True,
         text=True,
+        timeout=60,
         check=False,
     )
 
@@ -86,6 +87,24 @@ def test_an_install_that_stops_before_its_first_write_reports_no_disks_as_its_ow
     assert done.returncode == 1, done.stderr
     assert '"error":"another disk"' in done.stdout
     assert '"disks"' not in done.stdout
+
+
+def test_the_end_is_heard_also_where_there_is_more_on_the_disks_than_the_server_takes(tmp_path: Path) -> None:
+    script = """
+    touched=1
+    disks() { printf '{"name":"many"}'; }
+    ask() {
+        case $2 in
+        *many*) answer_with '413 Request Entity Too Large'; return 1 ;;
+        *) echo "heard: $2" ;;
+        esac
+    }
+    """
+    done = run_agent(tmp_path, f"{script}\nleave\n")
+    assert 'heard: {"ok":true,"key":""}' in done.stdout, done.stdout
+    failed = run_agent(tmp_path, f"{script}\nfail_install $(seq 2000 | tr '\\n' _)\n")
+    [heard] = [line for line in failed.stdout.splitlines() if line.startswith("heard: ")]
+    assert len(heard) < 4000, "the server takes so much of an error, and no more"
 
 
 def test_an_image_that_ends_between_two_files_does_not_count_as_unpacked(tmp_path: Path) -> None:
