@@ -171,9 +171,13 @@ def _machines(client: Client, portal: BlockingPortal, site: Site, home: Path) ->
     client.do("reinstallNode", node=first.name)
     client.do("getFirstBootScript", token="")
     client.do("getBootScript", token="", machine=first.mac)
+    client.do("getFirstGrubScript", token="")
+    client.do("getGrubScript", token="", machine=first.mac)
     with site.server.shelf.making("toy", {}) as folder:
         (folder / "kernel").write_bytes(b"not really")
     client.do("getImageFile", token="", image="toy", file="kernel")
+    client.do("listImages")
+    client.do("getChunk", token="", sha256=site.server.shelf.chunks.put(b"a piece").sha256)
     private = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
     challenge = client.do("getChallenge", token="")["challenge"]
     body = registration(private, challenge, ["52:54:00:00:aa:01"])
