@@ -83,6 +83,18 @@ MUTATIONS = [
         "Trigger.CHANGE: Transition(_from(ACTIVE, ERROR, TODO, BLOCKED), None)",
     ),
     Mutation(
+        "states: a changed input leaves errors",
+        "states.py",
+        "        _from(ACTIVE, ERROR),\n        None,",
+        "        _from(ACTIVE),\n        None,",
+    ),
+    Mutation(
+        "states: a changed input repeats a failed install",
+        "states.py",
+        "        None,\n        spares_destructive=_from(ACTIVE, ERROR),\n    ),\n    Trigger.RETRY",
+        "        None,\n        spares_destructive=_from(ACTIVE),\n    ),\n    Trigger.RETRY",
+    ),
+    Mutation(
         "states: a retry of what is active",
         "states.py",
         "Trigger.RETRY: Transition(_from(ERROR, ACTIVE)",

@@ -51,6 +51,7 @@ class Trigger(Enum):
     DIRTY = "one of its inputs changed"
     OSCILLATE = "one of its inputs will not come to rest"
     CHANGE = "a commit changed its own intent"
+    INPUT_CHANGE = "a commit changed one of its inputs"
     RETRY = "a person asked for another run"
     REINSTALL = "a person asked for a new install"
     REBOOT = "its node booted anew"
@@ -89,6 +90,12 @@ TRANSITIONS: dict[Trigger, Transition] = {
     Trigger.DIRTY: Transition(_from(ACTIVE), None, spares_destructive=_from(ACTIVE)),
     Trigger.OSCILLATE: Transition(_from(TODO, BLOCKED), ERROR),
     Trigger.CHANGE: Transition(_from(ACTIVE, ERROR, TODO, BLOCKED), None, spares_destructive=_from(ACTIVE)),
+    Trigger.INPUT_CHANGE: Transition(
+        # What failed may well have failed for what the commit mends.
+        _from(ACTIVE, ERROR),
+        None,
+        spares_destructive=_from(ACTIVE, ERROR),
+    ),
     Trigger.RETRY: Transition(_from(ERROR, ACTIVE), TODO, spares_destructive=_from(ACTIVE), forces=True),
     Trigger.REINSTALL: Transition(_from(ERROR, ACTIVE), TODO, forces=True),
     Trigger.REBOOT: Transition(

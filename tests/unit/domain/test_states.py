@@ -20,6 +20,7 @@ UNCHANGED    -         -        active      -           -            -
 DIRTY        -         -        -           -           by/spare     -
 OSCILLATE    -         error    error       -           -            -
 CHANGE       -         by       by          -           by/spare     by
+INPUT_CHANGE -         -        -           -           by/spare     by/spare
 RETRY        -         -        -           -           todo/spare   todo
 REINSTALL    -         -        -           -           todo         todo
 REBOOT       -         by       by          by          by/spare     by/spare

@@ -14,7 +14,7 @@ from rackwright.domain.errors import Conflict, Rule
 from rackwright.domain.graph.noderole_graph import Graph, NodeRole
 from rackwright.domain.graph.removal import find_removed_noderoles
 from rackwright.domain.graph.upgrades import Relinked
-from rackwright.domain.states import ACTIVE, PROPOSED, NodeRoleState
+from rackwright.domain.states import ACTIVE, PROPOSED, NodeRoleState, Trigger, next_state
 
 
 class SnapshotState(StrEnum):
@@ -179,8 +179,7 @@ def _reruns(
     takers = [(id, source) for source, ids in proposal.takers.items() for id in ids]
     for id, source in [*_below_members(graph, proposal, removed, touched), *takers]:
         noderole = graph.noderoles[id]
-        skipped = id in because or id in removed or id in created or _may_never_rerun(catalogue, noderole)
-        if noderole.state is ACTIVE and not skipped:
+        if id not in because and id not in removed and id not in created and _reruns_for_input(catalogue, noderole):
             because[id] = f"it takes inputs from {graph.title(source)}"
     return because
 
@@ -216,6 +215,11 @@ def _held_back(
                 if child.state is ACTIVE and not _may_never_rerun(catalogue, child):
                     because[id] = reason
     return {id: why for id, why in because.items() if id not in removed and id not in created and id not in rerun}
+
+
+def _reruns_for_input(catalogue: Catalogue, noderole: NodeRole) -> bool:
+    destructive = catalogue.role(noderole.role).has(Flag.DESTRUCTIVE)
+    return next_state(Trigger.INPUT_CHANGE, noderole.state, unmet=0, destructive=destructive) is not None
 
 
 def _may_never_rerun(catalogue: Catalogue, noderole: NodeRole) -> bool:

@@ -319,7 +319,7 @@ async def _apply_plan(
     await mark_dirty(session, changed, Trigger.CHANGE)
     await rerun_cluster_peers(session, {*created, *removed})
     taker_ids = {id for ids in proposal.takers.values() for id in ids} - removed - changed
-    await mark_dirty(session, taker_ids)
+    await mark_dirty(session, taker_ids, Trigger.INPUT_CHANGE)
     moved = await session.rows(
         "UPDATE nodes n SET deployment_id = :deployment FROM nodes old JOIN deployments d ON d.id = old.deployment_id"
         " WHERE n.id = ANY (:ids) AND n.deployment_id <> :deployment AND old.id = n.id RETURNING n.id, d.name",

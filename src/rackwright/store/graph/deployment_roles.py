@@ -127,7 +127,7 @@ async def _set_in_place(session: Session, record: DeploymentRoleRecord, data: Js
     own_ids = await _select_own_noderoles(session, record)
     taker_ids = {id for ids in (await find_takers(session, own_ids)).values() for id in ids}
     await mark_dirty(session, own_ids, Trigger.CHANGE)
-    await mark_dirty(session, taker_ids - own_ids)
+    await mark_dirty(session, taker_ids - own_ids, Trigger.INPUT_CHANGE)
     await emit(session, "deployment_role.changed", record.id, deployment_id=record.deployment_id)
 
 

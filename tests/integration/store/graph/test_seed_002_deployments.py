@@ -221,6 +221,21 @@ async def test_changed_deployment_role_data_runs_its_noderoles_and_their_takers_
     assert await rack.anneal() == [("n1", "test-parent"), ("n2", "test-wanting")]
 
 
+async def test_what_failed_runs_again_when_a_commit_changes_what_it_takes(rack: Rack) -> None:
+    await web(rack, "n1", "n2")
+    await rack.deploy("web", ("n1", "test-parent"), ("n2", "test-wanting"))
+    await rack.finish(*await rack.claim())
+    await rack.finish(*await rack.claim(), ok=False)
+    assert await rack.states(("n1", "test-parent"), ("n2", "test-wanting")) == [ACTIVE, ERROR]
+    await rack.propose("web")
+    await rack.set_data("web", "n1", "test-parent", {"test": {"templated": "mended"}})
+    planned = await rack.plan("web")
+    assert [line.role for line in planned.rerun] == ["test-parent", "test-wanting"]
+    await rack.commit("web", planned.digest)
+    assert await rack.states(("n1", "test-parent"), ("n2", "test-wanting")) == [TODO, BLOCKED]
+    assert await rack.anneal() == [("n1", "test-parent"), ("n2", "test-wanting")]
+
+
 async def test_data_that_does_not_fit_the_schema_is_refused_with_a_pointer(rack: Rack) -> None:
     await web(rack, "n1")
     await rack.bind("web", ("n1", "test-wanting"))
