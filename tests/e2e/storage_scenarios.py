@@ -14,6 +14,7 @@ from tests.e2e.scenarios import Site, import_marker, site_of
 from rackwright.lab.hardware import Drive, Firmware, Hardware
 
 LOOK = """#!/bin/sh -e
+systemctl is-system-running --wait >/dev/null || true # all is mounted then, also what the boot does not wait for
 write_attribute seen/root "$(findmnt -n -o SOURCE /)"
 write_attribute seen/mounts "$(findmnt -n -r -o TARGET,FSTYPE -t ext4,xfs,vfat | sort | tr '\\n' ';')"
 write_attribute seen/arrays "$(grep -s ^md /proc/mdstat | tr '\\n' ';')"

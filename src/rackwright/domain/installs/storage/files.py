@@ -58,8 +58,9 @@ def _allow_missing(file_systems: Sequence[FileSystem]) -> list[FileSystem]:
     partitions = [fs for fs in file_systems if fs.type == "vfat" and fs.block is not None and fs.block.flag == "boot"]
     if len(partitions) < 2:
         return list(file_systems)
-    lenient = "nofail,x-systemd.device-timeout=5s"
-    return [replace(fs, options=f"{fs.options},{lenient}") if fs.path == ESP_PATH else fs for fs in file_systems]
+    # The boot does not wait for it then. How long the system goes on looking for it is left to the system: on a slow
+    # machine a disk that is there may take its time.
+    return [replace(fs, options=f"{fs.options},nofail") if fs.path == ESP_PATH else fs for fs in file_systems]
 
 
 class _Planner:
