@@ -148,7 +148,8 @@ async def reinstall_disk_first(folder: Path, images: Path) -> None:
         assert b"rackwright 1" in console, "the firmware started the disk by its entry"
         assert b"PXE" not in console, "and asked no network"
         await site.active(node, *ROLES)
-        await site.rack.api.post(f"/nodes/{node}/reinstall")
+        digest = (await site.rack.api.get(f"/nodes/{node}/reinstall"))["digest"]
+        await site.rack.api.post(f"/nodes/{node}/reinstall", {"digest": digest})
         await site.active(node, *ROLES)
         after = await site.facts(node)
         assert after.host_key != before.host_key

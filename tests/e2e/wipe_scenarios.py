@@ -23,6 +23,7 @@ from rackwright.lab.rack import RackedMachine
 
 INSTALL = "provisioner-os-install"
 DISK_BYTES = 4 << 30
+BLOCK = 1 << 16
 
 
 async def swapped_disks(folder: Path, images: Path) -> None:
@@ -95,15 +96,17 @@ def _others(racked: RackedMachine) -> list[Drive]:
 
 
 def _digest(drive: Drive) -> str:
-    """Return a digest of all that was ever written to a drive: the rest of its file are holes, which read as zeros."""
+    """Return a digest of what a drive holds. Holes of its file read as zeros, and so may what was written: which of the
+    two it is depends on the file system that the file is on."""
     digest = hashlib.sha256()
     with drive.file.open("rb") as file:
         end = 0
         while (begin := _next_data(file.fileno(), end)) is not None:
             end = os.lseek(file.fileno(), begin, os.SEEK_HOLE)
-            digest.update(f"{begin}-{end} ".encode())
-            file.seek(begin)
-            digest.update(file.read(end - begin))
+            for at in range(begin - begin % BLOCK, end, BLOCK):
+                file.seek(at)
+                if (block := file.read(BLOCK)).strip(b"\0"):
+                    digest.update(f"{at} ".encode() + block)
     return digest.hexdigest()
 
 
