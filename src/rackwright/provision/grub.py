@@ -2,6 +2,10 @@
 
 GRUB comes signed, so its scripts are the only thing of ours that it reads. All that goes into a script is checked
 against an allow-list first, and stands in quotes within which nothing has a meaning.
+
+Nothing is started while a script is still open: GRUB would never close its connection then, and opens the next one from
+the same port after a reset, which the server would take for a part of the old one until that has run out. So the script
+of a machine only says what is to be done, and the menu of the first one does it: by then GRUB has closed both.
 """
 
 import re
@@ -20,29 +24,37 @@ FALLBACK_LOADER = "/EFI/BOOT/BOOTX64.EFI"
 MARKS = "/EFI/rackwright"
 """The folder on a disk's firmware partition where the installer leaves its mark."""
 
-TRY_AGAIN = """\
-echo 'Rackwright could not be reached, or has no image that this machine starts. Trying again in 10 s.'
-sleep 10
-reboot
+_START = "start_machine"
+"""The function that the script of a machine defines, and the first script calls."""
+_MENU = f"""\
+set timeout=0
+menuentry Rackwright {{
+  {_START}
+  echo 'Rackwright could not be reached, or has no image that this machine starts. Trying again in 10 s.'
+  sleep 10
+  reboot
+}}
 """
 
 
 def render_first_grub_script(host: str) -> str:
     """Return the script that every machine gets from the server `host`: it asks again, by the machine's MAC."""
-    return f'source "{_device(host)}/boot/{BOOT_MAC}/grub.cfg"\n{TRY_AGAIN}'
+    return f'source "{_device(host)}/boot/{BOOT_MAC}/grub.cfg"\n{_MENU}'
 
 
 def render_grub_script(boot: NetworkBoot) -> str:
     """Return the GRUB script for a boot."""
     check_names(boot)
-    head = f"# bootenv {boot.bootenv}\n"
-    if boot.is_local:
-        return head + _local_script(boot.disk_mark)
+    body = _local_script(boot.disk_mark) if boot.is_local else _network_script(boot)
+    return f"# bootenv {boot.bootenv}\nfunction {_START} {{\n{body}}}\n"
+
+
+def _network_script(boot: NetworkBoot) -> str:
     server = _device(boot.host)
     kernel = _quote(f"{server}{boot.kernel}")
     arguments = " ".join(_argument(word) for word in boot.kernel_arguments(BOOT_MAC))
     initrds = " ".join(_quote(f"{server}{path}") for path in boot.initrds.values())
-    return f"{head}if linux {kernel} {arguments}; then\n  if initrd {initrds}; then\n    boot\n  fi\nfi\n{TRY_AGAIN}"
+    return f"if linux {kernel} {arguments}; then\n  if initrd {initrds}; then\n    boot\n  fi\nfi\n"
 
 
 def _local_script(disk_mark: str) -> str:

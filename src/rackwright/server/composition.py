@@ -64,6 +64,8 @@ NO_NODE = 0
 ANSWER_SECONDS = 30.0
 LIMITS = httpx.Limits(keepalive_expiry=2.0)
 """A machine of the lab keeps an idle connection for longer; else it would be closed just when it is used again."""
+MACHINE_UNACKNOWLEDGED_SECONDS = 20
+"""A machine that is reset leaves its connections open, and GRUB opens new ones from the same ports."""
 
 
 @asynccontextmanager
@@ -80,7 +82,11 @@ async def running_server(options: Options) -> AsyncIterator[Server]:
         passwords = Passwords()
         await create_first_admin(store, passwords, options.home)
         mesh = None if options.mesh_folder is None else MeshClient(options.mesh_folder)
-        listen = partial(listening, limits=replace(connection_limits(options), proxies=()))
+        listen = partial(
+            listening,
+            limits=replace(connection_limits(options), proxies=()),
+            unacknowledged_seconds=MACHINE_UNACKNOWLEDGED_SECONDS,
+        )
         async with _composed(store, passwords, options, mesh) as server, serving_machines(server, options, listen):
             if options.manual:
                 yield server

@@ -33,9 +33,14 @@ async def listening(
     port: int = 0,
     tls: ssl.SSLContext | None = None,
     limits: ConnectionLimits = NO_PROXIES,
+    unacknowledged_seconds: int = 0,
 ) -> AsyncIterator[str]:
-    """Serve an application beside all else that this event loop does, and give its URL. Port 0: any that is free."""
+    """Serve an application beside all else that this event loop does, and give its URL. Port 0: any that is free.
+
+    A connection whose other end has acknowledged nothing for `unacknowledged_seconds` is over; 0: as the kernel has it.
+    """
     with bound_socket(host, port) as listener:
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, unacknowledged_seconds * 1000)
         listener.listen(BACKLOG)  # from here on callers wait for their answer instead of being refused
         http_server = make_http_server(app, tls, limits, shutdown_seconds=2)
         task = asyncio.create_task(http_server.serve(sockets=[listener]))

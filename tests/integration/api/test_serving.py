@@ -178,3 +178,20 @@ async def test_a_connection_that_nobody_uses_is_kept_longer_than_clients_keep_th
             await reader.readexactly(len(b'{"detail":"Not Found"}'))
             await asyncio.sleep(pause)
         writer.close()
+
+
+async def test_the_connection_of_a_machine_that_was_reset_does_not_stay() -> None:
+    async with listening(FastAPI(), unacknowledged_seconds=20) as address:
+        _, writer = await asyncio.open_connection("127.0.0.1", int(address.rpartition(":")[2]))
+        client = writer.get_extra_info("socket")
+
+        async def accepted() -> bool:
+            with contextlib.suppress(LookupError):
+                accepted_socket_of(client).close()
+                return True
+            return False
+
+        await until(accepted, "the connection is taken in")
+        with accepted_socket_of(client) as there:
+            assert there.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 20_000
+        writer.close()

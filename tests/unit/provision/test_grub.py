@@ -21,7 +21,20 @@ def _script(bootenv: str, machine: str = MAC, host: str = HOST, arguments: str =
 def test_the_first_script_asks_for_that_of_the_machine_by_its_mac() -> None:
     first = render_first_grub_script(HOST).splitlines()
     assert first[0] == f'source "(http,{HOST})/boot/$net_default_mac/grub.cfg"'
-    assert first[-1] == "reboot", "a machine whose server does not answer tries again"
+    assert [line.strip() for line in first[-2:]] == ["reboot", "}"], (
+        "a machine whose server does not answer tries again"
+    )
+
+
+@pytest.mark.parametrize("bootenv", ["sledgehammer", "debian-12-install", "local"])
+def test_nothing_is_started_while_the_script_is_open(bootenv: str) -> None:
+    """GRUB would leave its connection open, and could not open it anew after a reset."""
+    _, function, *body, end = _script(bootenv).splitlines()
+    assert (function, end) == ("function start_machine {", "}")
+    assert "boot" in {line.strip() for line in body}
+    source, timeout, menu, called = render_first_grub_script(HOST).splitlines()[:4]
+    assert source.startswith("source ")
+    assert (timeout, menu.split()[0], called.strip()) == ("set timeout=0", "menuentry", "start_machine")
 
 
 def test_discovery_boots_sledgehammer_and_is_told_where_the_server_is() -> None:
