@@ -5,6 +5,7 @@ import io
 import subprocess
 import tarfile
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,7 @@ disks() { :; }
 for step in load_tools check_wipes check_disks partition download configure boot_loader unmount reboot; do
     eval "$step() { echo $step; }"
 done
+carefully() { "$2"; }
 answer_with() { echo "wget: server returned error: HTTP/1.1 $1" >/run/answer.error; }
 """
 
@@ -153,3 +155,53 @@ def test_what_a_disk_did_not_take_fails_the_install(tmp_path: Path) -> None:
     if "no loop device" in done.stdout:
         pytest.skip("there is no loop device here")
     assert done.stdout.startswith("failed: a disk did not take what was written to /: "), done.stderr
+
+
+def test_a_new_system_that_has_no_room_for_its_own_files_is_not_called_installed(tmp_path: Path) -> None:
+    """Such as its fstab, or the key that the server knows it by."""
+    script = f"""
+    . {AGENT}/install
+    . {AGENT}/configure
+    fail_install() {{ echo "failed: $1"; exit 1; }}
+    told() {{ echo node-1; }}
+    mkdir /run/root
+    mount -t tmpfs -o size=64k tmpfs /run/root
+    root=/run/root
+    mkdir $root/etc
+    cat /dev/zero >$root/image 2>/dev/null
+    carefully "it is not told what it is" configure
+    echo "went on"
+    """
+    done = run_agent(tmp_path, script.replace(f". {AGENT}/install", _only(AGENT / "install", "carefully")))
+    assert done.stdout == "failed: it is not told what it is: a file is not written, with 0 KiB free\n", done
+
+
+def _only(part: Traversable, function: str) -> str:
+    """Return the lines of one function."""
+    return "".join(part.read_text().partition(f"\n{function}() {{\n")[1:]).partition("\n}\n")[0] + "\n}\n"
+
+
+@pytest.mark.parametrize("image_has", [("6.1.0-9-amd64", "6.1.0-10-amd64"), ("6.1.0-10-amd64", "5.10.0-44-amd64")])
+def test_the_newest_kernel_is_started_and_not_the_last_in_the_alphabet(tmp_path: Path, image_has: tuple[str]) -> None:
+    boot = tmp_path / "boot"
+    boot.mkdir()
+    (tmp_path / "etc").mkdir()
+    for version in image_has:
+        (boot / f"vmlinuz-{version}").write_text("kernel")
+        (boot / f"initrd.img-{version}").write_text("initrd")
+    script = f"""
+    . {AGENT}/bootloader
+    root=$1
+    told() {{ :; }}
+    fail_install() {{ echo "failed: $1"; exit 1; }}
+    bios_boot_loader() {{ echo "$kernel $initrd"; }}
+    uefi_boot_loader() {{ bios_boot_loader; }}
+    boot_loader
+    """
+    loader = (AGENT / "bootloader").read_text().partition("\n\n")[2]
+    done = run_agent(tmp_path, script.replace(f". {AGENT}/bootloader", loader))
+    assert done.stdout.split() == ["vmlinuz-6.1.0-10-amd64", "initrd.img-6.1.0-10-amd64"], done
+    assert (boot / "vmlinuz").readlink() == Path("vmlinuz-6.1.0-10-amd64")
+    (boot / "initrd.img-6.1.0-10-amd64").unlink()
+    done = run_agent(tmp_path, script.replace(f". {AGENT}/bootloader", loader))
+    assert done.stdout == "failed: the image has no initrd.img-6.1.0-10-amd64 in /boot, for its newest kernel\n"
