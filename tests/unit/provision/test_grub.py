@@ -22,7 +22,7 @@ def test_the_first_script_asks_for_that_of_the_machine_by_its_mac() -> None:
     first = render_first_grub_script(HOST).splitlines()
     assert first[0] == f'source "(http,{HOST})/boot/$net_default_mac/grub.cfg"'
     assert [line.strip() for line in first[-2:]] == ["reboot", "}"], (
-        "a machine whose server does not answer tries again"
+        "without an answer it tries again"
     )
 
 
