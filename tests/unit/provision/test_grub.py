@@ -21,9 +21,7 @@ def _script(bootenv: str, machine: str = MAC, host: str = HOST, arguments: str =
 def test_the_first_script_asks_for_that_of_the_machine_by_its_mac() -> None:
     first = render_first_grub_script(HOST).splitlines()
     assert first[0] == f'source "(http,{HOST})/boot/$net_default_mac/grub.cfg"'
-    assert [line.strip() for line in first[-2:]] == ["reboot", "}"], (
-        "without an answer it tries again"
-    )
+    assert [line.strip() for line in first[-2:]] == ["reboot", "}"], "without an answer it tries again"
 
 
 @pytest.mark.parametrize("bootenv", ["sledgehammer", "debian-12-install", "local"])
