@@ -100,13 +100,15 @@ def _digest(drive: Drive) -> str:
     two it is depends on the file system that the file is on."""
     digest = hashlib.sha256()
     with drive.file.open("rb") as file:
-        end = 0
+        at = end = 0
         while (begin := _next_data(file.fileno(), end)) is not None:
             end = os.lseek(file.fileno(), begin, os.SEEK_HOLE)
-            for at in range(begin - begin % BLOCK, end, BLOCK):
+            at = max(at, begin - begin % BLOCK)  # several pieces of data may be in one block
+            while at < end:
                 file.seek(at)
                 if (block := file.read(BLOCK)).strip(b"\0"):
                     digest.update(f"{at} ".encode() + block)
+                at += BLOCK
     return digest.hexdigest()
 
 
