@@ -66,6 +66,7 @@ async def swapped_disks(folder: Path, images: Path) -> None:
         seen = await api.get(f"/nodes/{node}/reinstall")
         assert any("ledger" in content for content in seen["installs"][0]["wipes"][0]["contents"]), seen
         assert await _refusal(api.post(f"/nodes/{node}/reinstall", {"digest": plan["digest"]})) == 412
+        await site.until("it is managed again", lambda: _is_managed(site, node))
         await machine.off()
         stranger = _drive(Drive("STRANGER", folder / "stranger.raw"), "payroll")
         machine.pull_disk(0)
@@ -145,6 +146,10 @@ async def _failed(site: Site, node: str) -> str:
 
 async def _holds(site: Site, node: str, label: str) -> bool:
     return label in str((await site.facts(node)).discovery["disks"])
+
+
+async def _is_managed(site: Site, node: str) -> bool:
+    return bool((await site.noderoles(node))["crowbar-managed-node"]["state"] == "active")
 
 
 async def _has_bmc(site: Site, node: str) -> bool:
