@@ -1,6 +1,7 @@
 """What is on the disks of a machine, from the plan that names it to the installer that is told of it."""
 
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Any
 
 import httpx
@@ -12,6 +13,8 @@ from rackwright.domain.machines.install import Stage
 from rackwright.domain.states import ACTIVE, ERROR, PROPOSED, TODO
 from rackwright.server.first_admin import TOKEN_FILE
 from rackwright.store.graph.noderoles import retry_noderole
+from rackwright.store.machines.confirmed_wipes import read_confirmed_wipes
+from rackwright.store.machines.install_attempts import record_set_up_failure
 from rackwright.store.machines.registration import accept_machine
 
 
@@ -203,3 +206,26 @@ async def test_a_result_is_as_small_as_a_registration(site: Site, api: httpx.Asy
     answer = await machine.ask("POST", "/api/v2/install/result", result, site.secrets[machine.name])
     assert answer.status_code == 413
     assert await site.stage(machine) is Stage.INSTALLING
+
+
+async def test_what_was_confirmed_for_an_install_is_used_up_when_it_has_succeeded(
+    site: Site, api: httpx.AsyncClient
+) -> None:
+    """The system that was installed fills its disks with data, and their fingerprint stays."""
+    machine = await discovered(site, label="pgdata", fingerprint="f1")
+    await commit(api, await propose(api, machine))
+    await site.reach_stage(machine, Stage.INSTALLING)
+    await machine.ask(
+        "POST", "/api/v2/install/result", {"ok": True, "disks": [disk("root", "f2")]}, site.secrets[machine.name]
+    )
+    noderole = await site.rack.at(machine.short, INSTALL)
+    async with site.server.store.read() as session:
+        assert await read_confirmed_wipes(session, noderole.id) == {}
+        attempt_id = await session.value("SELECT id FROM install_attempts")
+    await site.reach_stage(machine, Stage.PROBING)
+    await site.change(partial(record_set_up_failure, attempt_id=attempt_id, error="a unit of cloud-init failed"))
+    await report(machine, label="root", fingerprint="f2")
+    assert await site.rack.state(machine.short, INSTALL) is ERROR
+    await site.change(lambda session: retry_noderole(session, noderole.id))
+    await site.anneal()
+    assert "nobody confirmed that this data may be lost" in await site.error(machine)
