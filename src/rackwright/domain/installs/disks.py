@@ -13,6 +13,8 @@ MOST_DISKS = 256
 MOST_CONTENTS = 128
 LONGEST_TEXT = 128
 MOST_BYTES = 2**63 - 1
+UNREADABLE = "something unreadable"
+"""The type of what a machine reports as the content of a disk, and what is none that can be read."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,7 @@ class DiskContent:
     """When, in seconds of the epoch."""
 
     def __str__(self) -> str:
-        words = [self.device, self.type]
+        words = [self.device, self.type] if self.device else [self.type]
         if self.label:
             words.append(f"“{self.label}”")
         if self.bytes is not None:
@@ -78,7 +80,8 @@ def _read_disk(entry: JsonObject) -> Disk | None:
     name = _read_text(entry.get("name"))
     if not name:
         return None
-    contents = [_read_content(content) for content in _read_list(entry.get("contents"), MOST_CONTENTS)]
+    reported = entry.get("contents")
+    listed = reported[:MOST_CONTENTS] if isinstance(reported, list) else [] if reported is None else [reported]
     rotational = entry.get("rotational")
     return Disk(
         name=name,
@@ -88,17 +91,18 @@ def _read_disk(entry: JsonObject) -> Disk | None:
         wwn=_read_text(entry.get("wwn")),
         bus=_read_text(entry.get("bus")),
         rotational=rotational if isinstance(rotational, bool) else None,
-        contents=tuple(content for content in contents if content is not None),
+        contents=tuple(map(_read_content, listed)),
         fingerprint=_read_text(entry.get("fingerprint")),
     )
 
 
-def _read_content(entry: Json) -> DiskContent | None:
-    if not isinstance(entry, dict) or not _read_text(entry.get("type")):
-        return None
+def _read_content(entry: Json) -> DiskContent:
+    """Return something that is on a disk. None is left out: a disk without contents is taken to be empty."""
+    if not isinstance(entry, dict):
+        return DiskContent("", UNREADABLE)
     return DiskContent(
         device=_read_text(entry.get("device")),
-        type=_read_text(entry.get("type")),
+        type=_read_text(entry.get("type")) or UNREADABLE,
         label=_read_text(entry.get("label")),
         uuid=_read_text(entry.get("uuid")),
         bytes=_read_number(entry.get("bytes")),
