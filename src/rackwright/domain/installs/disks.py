@@ -4,7 +4,7 @@ A machine says all of this of itself, so it may be anything: what does not fit i
 and printable.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from rackwright.domain.catalogue import Json, JsonObject
@@ -64,15 +64,23 @@ class Disk:
     contents: tuple[DiskContent, ...] = ()
     fingerprint: str = ""
     """A digest of what is on it, made by the machine; the installer makes it again before it writes."""
+    namesakes: tuple[str, ...] = ()
+    """The kernel's names of other disks that were reported by the same name: the installer tells none of them apart."""
 
 
 def read_disks(reported: Json) -> tuple[Disk, ...]:
-    """Return the disks in what a machine reported, in its order, each name once."""
+    """Return the disks in what a machine reported, in its order, each name once.
+
+    A name that is there twice, as of two namespaces of one NVMe controller, stays with the first and is marked on it.
+    """
     disks: dict[str, Disk] = {}
     for entry in _read_list(reported, MOST_DISKS):
         disk = _read_disk(entry) if isinstance(entry, dict) else None
-        if disk is not None:
-            disks.setdefault(disk.name, disk)
+        if disk is None:
+            continue
+        first = disks.setdefault(disk.name, disk)
+        if first is not disk:
+            disks[disk.name] = replace(first, namesakes=(*first.namesakes, disk.device or "no device"))
     return tuple(disks.values())
 
 

@@ -244,3 +244,37 @@ def test_a_volume_group_that_is_on_a_kept_disk_is_not_made_twice() -> None:
     part = lay_out_disks(request("lvm", [EQUAL[0], kept]))
     assert "there is a volume group system on old, which is kept" in str(part.problems[0])
     assert lay_out_disks(request("lvm", [EQUAL[0], kept], disk="old")).problems == ()
+
+
+NAMESPACES: list[Json] = [
+    {"name": "nvme-fast_S1", "device": f"nvme0n{n}", "bytes": 8 * GIB, "serial": "S1", "wwn": f"eui.00{n}"}
+    for n in (1, 2)
+]
+
+
+@pytest.mark.parametrize(
+    "layout",
+    [
+        "flat",
+        PLAIN.replace("name: virtio-LAB0", "name: nvme-fast_S1"),
+        PLAIN.replace("name: virtio-LAB0", "serial: S1"),
+        PLAIN.replace("name: virtio-LAB0", "wwn: eui.001"),
+        PLAIN.replace("name: virtio-LAB0", "match: {size: '<9G'}"),
+    ],
+)
+def test_two_disks_of_one_name_are_none_that_can_be_installed_on(layout: str) -> None:
+    """Two namespaces of an NVMe controller: the second one is neither forgotten nor wiped by chance."""
+    [problem] = lay_out_disks(request(layout, NAMESPACES)).problems
+    assert "2 disks say that they are nvme-fast_S1: nvme0n1, nvme0n2" in problem.reason
+    part = lay_out_disks(request(PLAIN, [*NAMESPACES, *EQUAL]))
+    assert [disk.name for disk in part.wiped] == ["virtio-LAB0"], "one that is kept is in nobody's way"
+
+
+def test_namespaces_with_names_of_their_own_are_disks_like_others() -> None:
+    apart: list[Json] = [
+        disk | {"name": f"nvme-fast_S1_{n}"} for n, disk in enumerate(NAMESPACES) if isinstance(disk, dict)
+    ]
+    part = lay_out_disks(request(PLAIN.replace("name: virtio-LAB0", "wwn: '0x002'"), apart))
+    assert [disk.name for disk in part.wiped] == ["nvme-fast_S1_1"]
+    [problem] = lay_out_disks(request(PLAIN.replace("name: virtio-LAB0", "serial: S1"), apart)).problems
+    assert "2 disks have serial S1: nvme-fast_S1_0 (8.6 GB), nvme-fast_S1_1 (8.6 GB)" in problem.reason
