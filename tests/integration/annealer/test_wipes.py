@@ -229,3 +229,23 @@ async def test_what_was_confirmed_for_an_install_is_used_up_when_it_has_succeede
     await site.change(lambda session: retry_noderole(session, noderole.id))
     await site.anneal()
     assert "nobody confirmed that this data may be lost" in await site.error(machine)
+
+
+async def test_another_layout_on_the_same_disk_is_confirmed_anew(site: Site, api: httpx.AsyncClient) -> None:
+    machine = await discovered(site, label="pgdata", fingerprint="f1")
+    await commit(api, await propose(api, machine))
+    await site.reach_stage(machine, Stage.DONE)
+    noderole = await site.rack.at(machine.short, INSTALL)
+    path = f"/nodes/{machine.name}/reinstall"
+    seen = ok(await api.get(path))
+    ok(await api.post("/deployments/web/propose"))
+    ok(await api.put(f"/node_roles/{noderole.id}/attribs/provisioner-storage", json={"value": "lvm"}))
+    ok(await api.post("/deployments/web/commit", json={}))
+    await site.anneal()
+    assert await site.rack.state(machine.short, INSTALL) is ACTIVE, "a commit does not wipe what was installed"
+    refused(await api.post(path, json={"digest": seen["digest"]}), 412, "plan-changed")
+    ok(await api.post(path, json={"digest": ok(await api.get(path))["digest"]}))
+    await site.step()
+    await site.reach_stage(machine, Stage.INSTALLING)
+    config = (await machine.config(site.secrets[machine.name])).json()
+    assert any(step.startswith("group system") for step in config["storage"]["build"])

@@ -38,7 +38,7 @@ JOIN deployment_roles dr ON dr.deployment_id = nr.deployment_id AND dr.role_id =
 LEFT JOIN snapshots s ON s.deployment_id = nr.deployment_id AND s.state = 'proposed' AND :proposed
 LEFT JOIN snapshot_roles sr ON sr.snapshot_id = s.id AND sr.role_id = nr.role_id
 LEFT JOIN snapshot_bindings b ON b.snapshot_id = s.id AND b.node_id = nr.node_id AND b.role_id = nr.role_id
-WHERE nr.id = ANY (:ids) ORDER BY n.name
+WHERE nr.id = ANY (:ids) ORDER BY n.name, nr.id
 """
 
 

@@ -28,8 +28,7 @@ class ReinstallPlan:
 
     @property
     def digest(self) -> str:
-        systems = " ".join(install.os or "" for install in self.installs)
-        return digest_wipes(f"reinstall {self.node_role_id} {systems}", self.wipes)
+        return digest_wipes(f"reinstall {self.node_role_id}", self.wipes)
 
 
 async def plan_reinstall(session: Session, node: NodeRecord) -> ReinstallPlan:
