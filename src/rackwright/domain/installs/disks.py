@@ -61,6 +61,8 @@ class Disk:
     bus: str = ""
     """`nvme`, `virtio`, `scsi`, `ata`, `usb`; empty: unknown."""
     rotational: bool | None = None
+    sector_bytes: int | None = None
+    """Its logical sectors: 512, or 4096 on a disk that is called 4Kn."""
     contents: tuple[DiskContent, ...] = ()
     fingerprint: str = ""
     """A digest of what is on it, made by the machine; the installer makes it again before it writes."""
@@ -99,6 +101,7 @@ def _read_disk(entry: JsonObject) -> Disk | None:
         wwn=_read_text(entry.get("wwn")),
         bus=_read_text(entry.get("bus")),
         rotational=rotational if isinstance(rotational, bool) else None,
+        sector_bytes=_read_number(entry.get("sector_bytes")) or None,
         contents=tuple(map(_read_content, listed)),
         fingerprint=_read_text(entry.get("fingerprint")),
     )
