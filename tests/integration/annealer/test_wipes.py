@@ -1,5 +1,7 @@
 """What is on the disks of a machine, from the plan that names it to the installer that is told of it."""
 
+import base64
+import json
 from collections.abc import AsyncIterator
 from functools import partial
 from typing import Any
@@ -202,7 +204,7 @@ async def test_a_result_is_as_small_as_a_registration(site: Site, api: httpx.Asy
     machine = await discovered(site, fingerprint="f0")
     await commit(api, await propose(api, machine))
     await site.reach_stage(machine, Stage.INSTALLING)
-    result = {"ok": True, "disks": [{"name": "x" * 70_000}]}
+    result = {"ok": True, "disks": [{"name": "x" * 270_000}]}
     answer = await machine.ask("POST", "/api/v2/install/result", result, site.secrets[machine.name])
     assert answer.status_code == 413
     assert await site.stage(machine) is Stage.INSTALLING
@@ -249,3 +251,23 @@ async def test_another_layout_on_the_same_disk_is_confirmed_anew(site: Site, api
     await site.reach_stage(machine, Stage.INSTALLING)
     config = (await machine.config(site.secrets[machine.name])).json()
     assert any(step.startswith("group system") for step in config["storage"]["build"])
+
+
+async def test_the_largest_machine_there_is_can_register(site: Site) -> None:
+    """As much as sledgehammer says at most of each: disks with the longest names, what is on them, and neighbours."""
+
+    def largest(number: int) -> dict[str, Any]:
+        words = {"name": f"d{number}-".ljust(128, "x"), "serial": "s" * 64, "wwn": "w" * 96, "fingerprint": "f" * 64}
+        left = {"device": f"nvme{number}n1", "type": "99 more, not listed"}
+        size = {"bytes": 10**14, "bus": "virtio", "rotational": False}
+        return {**words, **size, "device": f"nvme{number}n1", "contents": [left]}
+
+    disks = [largest(number) for number in range(256)]
+    listed = {"device": "nvme0n1p1", "type": "ext4", "label": "x" * 128}
+    disks[0]["contents"] = [listed] * (28_000 // len(json.dumps(listed)))
+    frame = base64.b64encode(b"\x00" * 1500).decode()
+    machine = HandMachine(site, 1)
+    inventory = {"disks": disks, "lldp": {f"ens{number}": frame for number in range(16)}, "product": "x" * 8000}
+    answer = await machine.register(inventory=inventory)
+    assert answer.status_code == 201, answer.text
+    assert (await machine.register(inventory={"product": "x" * 300_000})).status_code == 413
