@@ -162,5 +162,21 @@ def has_file(facts: RootFacts, path: str) -> bool:
 
 
 def _versions(facts: RootFacts, pattern: re.Pattern[str]) -> list[str]:
-    """Return the versions in the names of files, in the order in which the installer sorts them."""
-    return sorted(match["version"] for path in facts.kinds if (match := pattern.fullmatch(path)))
+    """Return the versions in the names of files, the newest last."""
+    found = (match["version"] for path in facts.kinds if (match := pattern.fullmatch(path)))
+    return sorted(found, key=_version_order)
+
+
+def _version_order(version: str) -> list[tuple[list[int], int]]:
+    """Return what versions are compared by, as `sort -V` and dpkg do: 6.1.0-9 is older than 6.1.0-18.
+
+    Numbers count as numbers. Of what is between them, `~` comes before the end, and letters come before all else.
+    """
+    parts = re.findall(r"([^0-9]*)([0-9]*)", version)
+    return [([*map(_letter_order, text), 0], int(number or 0)) for text, number in parts]
+
+
+def _letter_order(letter: str) -> int:
+    if letter == "~":
+        return -1
+    return ord(letter) if letter.isalpha() else ord(letter) + 0x110000
