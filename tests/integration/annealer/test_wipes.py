@@ -11,6 +11,7 @@ import pytest
 from tests.support.servers.api_server import ok, refused
 from tests.support.servers.install_site import INSTALL, INSTALLED, HandMachine, Site
 
+from rackwright.domain.installs.request import SystemImage
 from rackwright.domain.machines.install import Stage
 from rackwright.domain.states import ACTIVE, ERROR, PROPOSED, TODO
 from rackwright.server.first_admin import TOKEN_FILE
@@ -271,3 +272,21 @@ async def test_the_largest_machine_there_is_can_register(site: Site) -> None:
     answer = await machine.register(inventory=inventory)
     assert answer.status_code == 201, answer.text
     assert (await machine.register(inventory={"product": "x" * 300_000})).status_code == 413
+
+
+async def test_an_image_that_cannot_start_from_the_layout_is_refused_at_the_commit(
+    site: Site, api: httpx.AsyncClient
+) -> None:
+    machine = await discovered(site, label="pgdata", fingerprint="f1")
+    await propose(api, machine)
+    noderole = await site.rack.at(machine.short, INSTALL)
+    ok(await api.put(f"/node_roles/{noderole.id}/attribs/provisioner-storage", json={"value": "lvm"}))
+    site.server.store.read_image = partial(SystemImage, has_lvm=False)
+    plan = ok(await api.post("/deployments/web/plan"))
+    assert any("the image of debian-12 has no lvm2" in lack for lack in plan["installs"][0]["missing"])
+    refusal = await api.post("/deployments/web/commit", json={"digest": plan["digest"]})
+    assert "has no lvm2" in refused(refusal, 422, "invalid")["detail"]
+    site.server.store.read_image = SystemImage
+    refusal = await api.post("/deployments/web/commit", json={"digest": plan["digest"]})
+    refused(refusal, 412, "plan-changed")
+    await commit(api, ok(await api.post("/deployments/web/plan")))

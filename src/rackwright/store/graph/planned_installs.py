@@ -72,9 +72,10 @@ async def select_planned_installs(
     ]
     systems = {install.os for install in installs if install.os}
     schemas = {system: session.store.read_cloud_init(system) for system in systems}
+    images = {system: session.store.read_image(system) for system in systems}
     return [
-        replace(install, request=replace(install.request, cloud_init=schemas.get(install.os or "")))
-        for install in installs
+        replace(install, request=replace(install.request, cloud_init=schemas.get(os), image=images.get(os)))
+        for install, os in ((install, install.os or "") for install in installs)
     ]
 
 

@@ -6,7 +6,16 @@ import tarfile
 
 import pytest
 
-from rackwright.provision.images.boot_check import NEEDS, check_bootable, describe_system
+from rackwright.domain.installs.request import SystemImage
+from rackwright.provision.images.boot_check import (
+    ARRAYS_HOOK,
+    NEEDS,
+    UEFI_LOADERS,
+    check_bootable,
+    describe_abilities,
+    describe_system,
+    missing_comforts,
+)
 from rackwright.provision.images.packages import BuildFailed
 from rackwright.provision.images.root_archive import RootFacts
 
@@ -50,3 +59,24 @@ def test_the_initial_file_system_is_that_of_the_newest_kernel() -> None:
     check_bootable(with_kernels(["6.1.0-9", "6.1.0-18"], ["6.1.0-9", "6.1.0-18"]))
     with pytest.raises(BuildFailed, match=r"has the kernel 6\.1\.0-18, and an initial file system for 6\.1\.0-9"):
         check_bootable(with_kernels(["6.1.0-9", "6.1.0-18"], ["6.1.0-9"]))
+
+
+@pytest.mark.parametrize(
+    ("files", "abilities"),
+    [
+        ((*UEFI_LOADERS, ARRAYS_HOOK, "usr/sbin/mdadm", "usr/sbin/lvm"), SystemImage("x")),
+        ((*UEFI_LOADERS, ARRAYS_HOOK, "sbin/mdadm", "sbin/lvm"), SystemImage("x")),
+        ((*UEFI_LOADERS, "sbin/mdadm", "sbin/lvm"), SystemImage("x", starts_from_raid=False)),
+        ((*UEFI_LOADERS, "sbin/lvm"), SystemImage("x", starts_from_raid=False, assembles_raid=False)),
+        ((*UEFI_LOADERS, ARRAYS_HOOK, "sbin/mdadm"), SystemImage("x", has_lvm=False)),
+        ((ARRAYS_HOOK, "sbin/mdadm", "sbin/lvm"), SystemImage("x", starts_by_uefi=False)),
+    ],
+)
+def test_what_an_image_lacks_for_a_layout_is_written_into_it(files: tuple[str, ...], abilities: SystemImage) -> None:
+    facts = system(*files)
+    assert describe_abilities("x", describe_system(facts)) == abilities
+    assert any("no LVM" in text for text in missing_comforts(facts)) is not abilities.has_lvm
+
+
+def test_an_image_from_before_anything_was_written_of_that_can_all() -> None:
+    assert describe_abilities("x", {"system": "Debian"}) == SystemImage("x")

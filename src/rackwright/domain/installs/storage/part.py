@@ -1,6 +1,7 @@
 """The disks of an install: what the installer does to them, and which are wiped."""
 
 from rackwright.domain.installs.request import InstallPart, InstallRequest, Problem
+from rackwright.domain.installs.storage.image import check_image
 from rackwright.domain.installs.storage.items import DISK_ATTRIB
 from rackwright.domain.installs.storage.layouts import LAYOUTS
 from rackwright.domain.installs.storage.resolve import resolve_storage
@@ -15,6 +16,9 @@ def lay_out_disks(request: InstallRequest) -> InstallPart:
     storage, problems = resolve_storage(request)
     if storage is None:
         return InstallPart(problems=problems)
+    lacks = check_image(request.image, storage)
+    if lacks:
+        return InstallPart(problems=lacks)
     notes = _find_ignored(request)
     disk = storage.disks[0].name if storage.is_flat else FOR_OLD_AGENTS
     return InstallPart({"disk": disk, "storage": storage_config(storage)}, notes=notes, wiped=storage.disks)
