@@ -101,8 +101,12 @@ class Rack:
         return await self.do(self._on(deployment, commits.plan_proposal_commit))
 
     async def commit(self, deployment: str, digest: str | None = None) -> CommitPlan:
+        """Commit, as somebody who read the plan: that of `digest`, else that of this moment."""
+
         async def work(session: GraphSession) -> CommitPlan:
-            return await commits.commit_proposal(session, await get_deployment(session, deployment, EVERYTHING), digest)
+            home = await get_deployment(session, deployment, EVERYTHING)
+            seen = digest or (await commits.plan_proposal_commit(session, home)).digest
+            return await commits.commit_proposal(session, home, seen)
 
         return await self.do(work)
 

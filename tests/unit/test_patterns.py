@@ -117,6 +117,7 @@ MEETS_OUTSIDE = {
         "INITRD",
         "KERNEL",
         "SCHEMA",
+        r"([^0-9]*)([0-9]*)",
         r"^(Package|Version|Status): (.{1,200})$",
         r"""^PRETTY_NAME="?([^"\n]{1,100})""",
     ),

@@ -17,3 +17,8 @@ test('a long list is cut and counted', () => {
   const contents = Array.from({ length: 23 }, (_, number) => `sda${number} xfs`);
   assert.match(lostData([{ node: 'n1', wipes: [disk('sda', contents)] }]), /sda19 xfs on sda of n1, and 3 more$/);
 });
+
+test('a long label is cut in the question, so that its button stays in sight', () => {
+  const installs = [{ node: 'n1', wipes: [disk('sda', [`sda1 ext4 “${'x'.repeat(500)}”`])] }];
+  assert.match(lostData(installs), /^sda1 ext4 “x{79}… on sda of n1$/);
+});

@@ -31,6 +31,7 @@ from rackwright.barclamps.loader import built_in
 from rackwright.jigs.registry import kinds_that_run_files, make_jigs
 from rackwright.mesh.client import MeshClient
 from rackwright.provision import kea, knot
+from rackwright.provision.images.boot_check import read_abilities
 from rackwright.provision.images.cloud_init_schema import read_schema
 from rackwright.provision.images.shelf import Shelf
 from rackwright.server.background_work import working_in_background
@@ -159,6 +160,7 @@ async def _composed(
     images = shelf if options.provision_address else None
     if images is not None:
         store.read_cloud_init = partial(read_schema, images)
+        store.read_image = partial(read_abilities, images)
     ports = ServerPorts(store, options.home, claimant.node_id, images, dhcp, dns, options.launcher, mesh=mesh)
     ports.check_boot = make_boot_check(shelf, options)
     await _remove_unused_files(store, ports.files)

@@ -13,7 +13,7 @@ from psycopg import AsyncConnection, sql
 from psycopg.errors import DeadlockDetected, SerializationFailure
 from sqlalchemy.exc import DBAPIError
 
-from rackwright.domain.installs.request import CloudInitSchema
+from rackwright.domain.installs.request import CloudInitSchema, SystemImage
 from rackwright.store.catalogue.stored_catalogue import StoredCatalogue, load_catalogue
 from rackwright.store.db.database import Database
 from rackwright.store.db.locks import GRAPH_LOCK
@@ -58,6 +58,10 @@ def _read_no_schema(_system: str) -> None:
     return None
 
 
+def _read_no_image(_system: str) -> None:
+    return None
+
+
 class Store:
     """Access to the database: `change` and `change_graph` run transactions that write, `read` one that only reads."""
 
@@ -68,6 +72,8 @@ class Store:
         """Seals secrets. Without the server's own keys it cannot open what was sealed before."""
         self.read_cloud_init: Callable[[str], CloudInitSchema | None] = _read_no_schema
         """Returns the schema of the cloud-init in a system's image; None: there is no such image, or none is needed."""
+        self.read_image: Callable[[str], SystemImage | None] = _read_no_image
+        """Returns what a system's image can be installed on; None: there is no such image, or none is needed."""
         self._catalogue: StoredCatalogue | None = None
         self.watchers: set[Callable[[], None]] = set()
         """Functions called after each commit of this process: there may be new events or new work."""

@@ -180,12 +180,43 @@ def test_a_commit_is_confirmed_by_the_data_that_it_wipes(person: NewPerson, floo
     wait_until(lambda: "ledger" in str(floor.call("GET", f"/nodes/{node}")["discovery"]["disks"]), "it is reported")
     commit.click()
     expect(dialog.get_by_role("alert")).to_contain_text("has changed since you saw its plan")
+    expect(dialog.get_by_role("alert")).to_contain_text(STALE)
+    expect(dialog.get_by_role("alert")).to_be_focused()
+    expect(dialog.get_by_role("alert")).to_be_in_viewport(ratio=1)
     expect(dialog.get_by_role("region", name="Wiped")).to_contain_text("ledger")
     expect(commit).to_be_disabled()
     dialog.get_by_label("“ledger”").check()
     commit.click()
     wait_until(lambda: floor.states("wiping") == {"active"}, "it is installed")
     assert floor.lab.installs(floor.number(node)) == 1
+
+
+def test_a_reinstall_that_was_changed_meanwhile_says_so_where_the_person_is(person: NewPerson, floor: Floor) -> None:
+    node = floor.free_nodes()[0]
+    number = floor.number(node)
+    floor.call("POST", "/deployments", {"name": "later"})
+    floor.call("POST", "/node_roles", {"node": node, "role": INSTALL, "deployment": "later"})
+    floor.call("POST", "/deployments/later/commit", {})
+    wait_until(lambda: floor.states("later") == {"active"}, "it is installed")
+    one = person(dark=True, height=500)
+    one.log_in(f"/nodes/{node}")
+    one.press(one.page.get_by_role("button", name="Reinstall…"))
+    dialog = one.page.get_by_role("dialog")
+    one.press(dialog.get_by_label("“root”"), "Space")
+    floor.call("PATCH", f"/nodes/{node}", {"description": "looked at meanwhile"})
+    floor.call("POST", "/deployments/later/propose")
+    noderole = next(row["id"] for row in floor.all("/node_roles", deployment="later", node=node, role=INSTALL))
+    floor.call("PUT", f"/node_roles/{noderole}/attribs/provisioner-storage", {"value": "lvm"})
+    floor.call("POST", "/deployments/later/commit", {})
+    one.press(dialog.get_by_role("button", name="Reinstall"))
+    expect(dialog.get_by_role("alert")).to_contain_text(STALE)
+    expect(dialog.get_by_role("alert")).to_be_focused()
+    expect(dialog.get_by_role("alert")).to_be_in_viewport(ratio=1)
+    expect(dialog.get_by_role("button", name="Reinstall")).to_be_disabled()
+    assert floor.lab.installs(number) == 1
+    one.press(dialog.get_by_label("“root”"), "Space")
+    one.press(dialog.get_by_role("button", name="Reinstall"))
+    expect(dialog).to_have_count(0)
 
 
 # --- people

@@ -108,7 +108,7 @@ async def test_a_full_quarantine_takes_no_stranger_but_known_machines(
 async def test_an_inventory_that_is_too_large_is_refused(site: Site) -> None:
     machine = HandMachine(site, 1)
     machine.new_boot()
-    assert (await machine.register(inventory={"blob": "x" * 70_000})).status_code == 413
+    assert (await machine.register(inventory={"blob": "x" * 270_000})).status_code == 413
 
 
 async def test_a_silent_machine_is_not_alive_and_comes_back_with_its_next_heartbeat(site: Site) -> None:

@@ -1,6 +1,9 @@
 """What is on the disks of a machine, from the plan that names it to the installer that is told of it."""
 
+import base64
+import json
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Any
 
 import httpx
@@ -8,10 +11,13 @@ import pytest
 from tests.support.servers.api_server import ok, refused
 from tests.support.servers.install_site import INSTALL, INSTALLED, HandMachine, Site
 
+from rackwright.domain.installs.request import SystemImage
 from rackwright.domain.machines.install import Stage
 from rackwright.domain.states import ACTIVE, ERROR, PROPOSED, TODO
 from rackwright.server.first_admin import TOKEN_FILE
 from rackwright.store.graph.noderoles import retry_noderole
+from rackwright.store.machines.confirmed_wipes import read_confirmed_wipes
+from rackwright.store.machines.install_attempts import record_set_up_failure
 from rackwright.store.machines.registration import accept_machine
 
 
@@ -199,7 +205,88 @@ async def test_a_result_is_as_small_as_a_registration(site: Site, api: httpx.Asy
     machine = await discovered(site, fingerprint="f0")
     await commit(api, await propose(api, machine))
     await site.reach_stage(machine, Stage.INSTALLING)
-    result = {"ok": True, "disks": [{"name": "x" * 70_000}]}
+    result = {"ok": True, "disks": [{"name": "x" * 270_000}]}
     answer = await machine.ask("POST", "/api/v2/install/result", result, site.secrets[machine.name])
     assert answer.status_code == 413
     assert await site.stage(machine) is Stage.INSTALLING
+
+
+async def test_what_was_confirmed_for_an_install_is_used_up_when_it_has_succeeded(
+    site: Site, api: httpx.AsyncClient
+) -> None:
+    """The system that was installed fills its disks with data, and their fingerprint stays."""
+    machine = await discovered(site, label="pgdata", fingerprint="f1")
+    await commit(api, await propose(api, machine))
+    await site.reach_stage(machine, Stage.INSTALLING)
+    await machine.ask(
+        "POST", "/api/v2/install/result", {"ok": True, "disks": [disk("root", "f2")]}, site.secrets[machine.name]
+    )
+    noderole = await site.rack.at(machine.short, INSTALL)
+    async with site.server.store.read() as session:
+        assert await read_confirmed_wipes(session, noderole.id) == {}
+        attempt_id = await session.value("SELECT id FROM install_attempts")
+    await site.reach_stage(machine, Stage.PROBING)
+    await site.change(partial(record_set_up_failure, attempt_id=attempt_id, error="a unit of cloud-init failed"))
+    await report(machine, label="root", fingerprint="f2")
+    assert await site.rack.state(machine.short, INSTALL) is ERROR
+    await site.change(lambda session: retry_noderole(session, noderole.id))
+    await site.anneal()
+    assert "nobody confirmed that this data may be lost" in await site.error(machine)
+
+
+async def test_another_layout_on_the_same_disk_is_confirmed_anew(site: Site, api: httpx.AsyncClient) -> None:
+    machine = await discovered(site, label="pgdata", fingerprint="f1")
+    await commit(api, await propose(api, machine))
+    await site.reach_stage(machine, Stage.DONE)
+    noderole = await site.rack.at(machine.short, INSTALL)
+    path = f"/nodes/{machine.name}/reinstall"
+    seen = ok(await api.get(path))
+    ok(await api.post("/deployments/web/propose"))
+    ok(await api.put(f"/node_roles/{noderole.id}/attribs/provisioner-storage", json={"value": "lvm"}))
+    ok(await api.post("/deployments/web/commit", json={}))
+    await site.anneal()
+    assert await site.rack.state(machine.short, INSTALL) is ACTIVE, "a commit does not wipe what was installed"
+    refused(await api.post(path, json={"digest": seen["digest"]}), 412, "plan-changed")
+    ok(await api.post(path, json={"digest": ok(await api.get(path))["digest"]}))
+    await site.step()
+    await site.reach_stage(machine, Stage.INSTALLING)
+    config = (await machine.config(site.secrets[machine.name])).json()
+    assert any(step.startswith("group system") for step in config["storage"]["build"])
+
+
+async def test_the_largest_machine_there_is_can_register(site: Site) -> None:
+    """As much as sledgehammer says at most of each: disks with the longest names, what is on them, and neighbours."""
+
+    def largest(number: int) -> dict[str, Any]:
+        words = {"name": f"d{number}-".ljust(128, "x"), "serial": "s" * 64, "wwn": "w" * 96, "fingerprint": "f" * 64}
+        left = {"device": f"nvme{number}n1", "type": "99 more, not listed"}
+        size = {"bytes": 10**14, "bus": "virtio", "rotational": False}
+        return {**words, **size, "device": f"nvme{number}n1", "contents": [left]}
+
+    disks = [largest(number) for number in range(256)]
+    listed = {"device": "nvme0n1p1", "type": "ext4", "label": "x" * 128}
+    disks[0]["contents"] = [listed] * (28_000 // len(json.dumps(listed)))
+    frame = base64.b64encode(b"\x00" * 1500).decode()
+    machine = HandMachine(site, 1)
+    inventory = {"disks": disks, "lldp": {f"ens{number}": frame for number in range(16)}, "product": "x" * 8000}
+    answer = await machine.register(inventory=inventory)
+    assert answer.status_code == 201, answer.text
+    assert (await machine.register(inventory={"product": "x" * 300_000})).status_code == 413
+
+
+async def test_an_image_that_cannot_start_from_the_layout_is_refused_at_the_commit(
+    site: Site, api: httpx.AsyncClient
+) -> None:
+    machine = await discovered(site, label="pgdata", fingerprint="f1")
+    await propose(api, machine)
+    noderole = await site.rack.at(machine.short, INSTALL)
+    ok(await api.put(f"/node_roles/{noderole.id}/attribs/provisioner-storage", json={"value": "lvm"}))
+    site.server.store.read_image = partial(SystemImage, has_lvm=False)
+    plan = ok(await api.post("/deployments/web/plan"))
+    assert any("the image of debian-12 has no lvm2" in lack for lack in plan["installs"][0]["missing"])
+    refusal = await api.post("/deployments/web/commit", json={"digest": plan["digest"]})
+    assert "has no lvm2" in refused(refusal, 422, "invalid")["detail"]
+    site.server.store.read_image = SystemImage
+    refusal = await api.post("/deployments/web/commit", json={"digest": plan["digest"]})
+    refused(refusal, 412, "plan-changed")
+    await commit(api, ok(await api.post("/deployments/web/plan")))

@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 from tests.unit.domain.scene import role
 
 from rackwright.domain.catalogue import Attrib, Barclamp, Jig, JsonObject
+from rackwright.domain.graph.snapshots import CommitPlan
 from rackwright.domain.states import NodeRoleState
 from rackwright.store.barclamp_import import import_barclamps
 from rackwright.store.bootstrap import first_start
@@ -68,12 +69,12 @@ class Rack:
         """Commit the proposal, with these bindings added to it."""
         if bindings:
             await self.bind(*bindings, into=into)
-        await self.edit(into, commits.commit_proposal)
+        await self.edit(into, _commit_seen)
 
     async def unbind(self, *names: str, from_: str = "d") -> None:
         await self.edit(from_, snapshots.propose)
         await self.edit(from_, snapshots.unbind, [(await self.find(name)).id for name in names])
-        await self.edit(from_, commits.commit_proposal)
+        await self.edit(from_, _commit_seen)
 
     async def start(self) -> set[str]:
         """Claim all that can run."""
@@ -125,3 +126,9 @@ async def _place(session: Session, name: str) -> tuple[int, str]:
     role_name, node = name.split("@")
     full = node if node.endswith(".internal") else f"{node}.example"
     return await session.value("SELECT id FROM nodes WHERE name = :name", name=full), role_name
+
+
+async def _commit_seen(session: GraphSession, home: DeploymentRecord) -> CommitPlan:
+    """Commit what the plan says, as somebody who read it: what wipes is not committed otherwise."""
+    plan = await commits.plan_proposal_commit(session, home)
+    return await commits.commit_proposal(session, home, plan.digest)

@@ -116,7 +116,10 @@ def commit(
     client = Client()
     plan = client.post(f"/deployments/{deployment}/plan")
     if plan["wiped"]:
-        _warn_of_lacks(deployment, plan["installs"])
+        if yes or digest is not None:
+            _warn_of_lacks(deployment, plan["installs"])
+        else:
+            _show_what_is_wiped(plan)
         lost = name_lost_data(plan["installs"])
         what = f"This wipes the disks of {', '.join(plan['wiped'])}{': ' + lost if lost else ''}. Commit?"
         confirm(what, yes or digest is not None)
@@ -214,6 +217,14 @@ def graph(deployment: Deployment, json: Json = False) -> None:
     from rackwright.cli.output.plan_view import print_graph
 
     print_graph(graph)
+
+
+def _show_what_is_wiped(plan: dict[str, Any]) -> None:
+    """Print what a person is about to confirm, beside the output that a program may read."""
+    from rackwright.cli.output.plan_view import print_installs
+
+    print_installs(plan["installs"], stderr=True)
+    say(f"digest: {plan['digest']}", file=sys.stderr)
 
 
 def _warn_of_lacks(deployment: str, installs: list[dict[str, Any]]) -> None:

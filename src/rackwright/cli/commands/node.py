@@ -10,10 +10,11 @@ import typer
 
 from rackwright.cli.apps import make_app
 from rackwright.cli.client import Client
-from rackwright.cli.output.cable_lines import with_links
+from rackwright.cli.output.disk_lines import with_hardware
 from rackwright.cli.output.exits import Exit, confirm, fail, require_person
 from rackwright.cli.output.lost_data import name_lost_data
 from rackwright.cli.output.passwords import PasswordStdin, read_password
+from rackwright.cli.output.plan_view import print_installs, show_reinstall
 from rackwright.cli.output.printing import prints
 from rackwright.cli.output.terminal import say
 from rackwright.cli.shared import Deployment, Filters, Limit, Node, Role, SetOptions, Sort, Yes, parse_values, read_list
@@ -61,7 +62,7 @@ def list_all(filters: Filters = None, sort: Sort = None, limit: Limit = None) ->
 
 
 @app.command("show")
-@prints(for_people=with_links)
+@prints(for_people=with_hardware)
 def show_one(node: Node) -> Any:
     """One node, with all that is known of it."""
     return Client().get(f"/nodes/{node}")
@@ -295,23 +296,28 @@ def _read_key(file: Path) -> str:
 
 
 @app.command()
-@prints()
+@prints(for_people=show_reinstall)
 def reinstall(
     node: Node,
     yes: Yes = False,
     digest: Annotated[
         str | None, typer.Option(help="Only if what is lost is still what you saw with this digest.")
     ] = None,
+    plan: Annotated[bool, typer.Option("--plan", help="Only show what would be lost, and its digest.")] = False,
 ) -> Any:
     """Install the operating system anew. All that is on its disks is lost: it is shown first, and asked."""
-    require_person(f"Reinstall {node}? This loses all that is on its disks.", yes or digest is not None)
+    if not plan:
+        require_person(f"Reinstall {node}? This loses all that is on its disks.", yes or digest is not None)
     client = Client()
-    plan = client.get(f"/nodes/{node}/reinstall")
+    seen = client.get(f"/nodes/{node}/reinstall")
+    if plan:
+        return seen
     if not yes and digest is None:
-        say(f"digest: {plan['digest']}", file=sys.stderr)
-    lost = name_lost_data(plan["installs"]) or "all that is on its disks"
+        print_installs(seen["installs"], stderr=True)
+        say(f"digest: {seen['digest']}", file=sys.stderr)
+    lost = name_lost_data(seen["installs"]) or "all that is on its disks"
     confirm(f"Reinstall {node}? This loses {lost}.", yes or digest is not None)
-    return client.post(f"/nodes/{node}/reinstall", {"digest": digest or plan["digest"]})
+    return client.post(f"/nodes/{node}/reinstall", {"digest": digest or seen["digest"]})
 
 
 @app.command()

@@ -5,7 +5,7 @@ New noderoles are green, removed ones red, and machines that are wiped stand out
 
 from typing import Any
 
-from rackwright.cli.output.terminal import open_console
+from rackwright.cli.output.terminal import open_console, say
 
 MARKS = {
     "created": ("+", "green"),
@@ -41,11 +41,20 @@ def print_plan(plan: dict[str, Any]) -> None:
     console.print(Text(f"digest: {plan['digest']}", style="dim"))
 
 
-def print_installs(installs: list[dict[str, Any]]) -> None:
+def show_reinstall(answer: dict[str, Any]) -> dict[str, Any] | None:
+    """Print what a reinstall would do; the noderole that does it, if it was begun, is shown like any other object."""
+    if "installs" not in answer:
+        return answer
+    print_installs(answer["installs"])
+    say(f"digest: {answer['digest']}")
+    return None
+
+
+def print_installs(installs: list[dict[str, Any]], *, stderr: bool = False) -> None:
     """Print what machines are given, what they lack for it, and in red what is lost on each of their disks."""
     from rich.text import Text
 
-    console = open_console(soft_wrap=True)
+    console = open_console(soft_wrap=True, stderr=stderr)
     for install in installs:
         target = f"{install['os'] or 'no system'} on {install['disk'] or 'an unknown disk'}"
         console.print(Text(f"  {install['node']}: {target}", style="bold"))

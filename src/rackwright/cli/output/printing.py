@@ -64,8 +64,8 @@ def prints(
 ) -> Callable[[Callable[P, Any]], Callable[..., None]]:
     """Decorate a command that returns one object (shown line by line) or several (shown as a table of `columns`).
 
-    `for_people` makes the result better to read for people; programs get the result as it is. `empty` is printed in
-    place of a table without rows.
+    `for_people` makes the result better to read for people, or prints it itself and returns None; programs get the
+    result as it is. `empty` is printed in place of a table without rows.
     """
 
     def decorate(work: Callable[P, Any]) -> Callable[..., None]:
@@ -79,10 +79,12 @@ def prints(
             if form is not Format.TABLE:
                 print_data(result, form, chosen if columns else None)
             elif isinstance(result, Mapping) and columns:
-                shown = {**result, **for_people(result)} if for_people else result
+                shown = {**result, **(for_people(result) or {})} if for_people else result
                 print_table(details(_select_columns(shown, chosen), keep_empty=True))
             elif result is not None:
-                print_for_people(for_people(result) if for_people else result, chosen, empty)
+                shown_result = for_people(result) if for_people else result
+                if shown_result is not None:
+                    print_for_people(shown_result, chosen, empty)
 
         default = columns
         own = inspect.signature(work)

@@ -40,7 +40,7 @@ def say_output(text: str) -> None:
     sys.stdout.flush()
 
 
-def open_console(*, soft_wrap: bool = False) -> "Console":
+def open_console(*, soft_wrap: bool = False, stderr: bool = False) -> "Console":
     """Return a console for tables and colours. It escapes control characters and does not colour numbers."""
     from rich.console import Console, ConsoleOptions, RenderableType
     from rich.segment import Segment
@@ -52,7 +52,7 @@ def open_console(*, soft_wrap: bool = False) -> "Console":
             for segment in super().render(renderable, options):
                 yield segment if segment.control else segment._replace(text=visible(segment.text))
 
-    return Harmless(highlight=False, soft_wrap=soft_wrap)
+    return Harmless(highlight=False, soft_wrap=soft_wrap, stderr=stderr)
 
 
 def print_table(table: "RenderableType") -> None:

@@ -4,7 +4,7 @@ A machine says all of this of itself, so it may be anything: what does not fit i
 and printable.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from rackwright.domain.catalogue import Json, JsonObject
@@ -13,6 +13,8 @@ MOST_DISKS = 256
 MOST_CONTENTS = 128
 LONGEST_TEXT = 128
 MOST_BYTES = 2**63 - 1
+UNREADABLE = "something unreadable"
+"""The type of what a machine reports as the content of a disk, and what is none that can be read."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,7 @@ class DiskContent:
     """When, in seconds of the epoch."""
 
     def __str__(self) -> str:
-        words = [self.device, self.type]
+        words = [self.device, self.type] if self.device else [self.type]
         if self.label:
             words.append(f"“{self.label}”")
         if self.bytes is not None:
@@ -59,18 +61,28 @@ class Disk:
     bus: str = ""
     """`nvme`, `virtio`, `scsi`, `ata`, `usb`; empty: unknown."""
     rotational: bool | None = None
+    sector_bytes: int | None = None
+    """Its logical sectors: 512, or 4096 on a disk that is called 4Kn."""
     contents: tuple[DiskContent, ...] = ()
     fingerprint: str = ""
     """A digest of what is on it, made by the machine; the installer makes it again before it writes."""
+    namesakes: tuple[str, ...] = ()
+    """The kernel's names of other disks that were reported by the same name: the installer tells none of them apart."""
 
 
 def read_disks(reported: Json) -> tuple[Disk, ...]:
-    """Return the disks in what a machine reported, in its order, each name once."""
+    """Return the disks in what a machine reported, in its order, each name once.
+
+    A name that is there twice, as of two namespaces of one NVMe controller, stays with the first and is marked on it.
+    """
     disks: dict[str, Disk] = {}
     for entry in _read_list(reported, MOST_DISKS):
         disk = _read_disk(entry) if isinstance(entry, dict) else None
-        if disk is not None:
-            disks.setdefault(disk.name, disk)
+        if disk is None:
+            continue
+        first = disks.setdefault(disk.name, disk)
+        if first is not disk:
+            disks[disk.name] = replace(first, namesakes=(*first.namesakes, disk.device or "no device"))
     return tuple(disks.values())
 
 
@@ -78,7 +90,8 @@ def _read_disk(entry: JsonObject) -> Disk | None:
     name = _read_text(entry.get("name"))
     if not name:
         return None
-    contents = [_read_content(content) for content in _read_list(entry.get("contents"), MOST_CONTENTS)]
+    reported = entry.get("contents")
+    listed = reported[:MOST_CONTENTS] if isinstance(reported, list) else [] if reported is None else [reported]
     rotational = entry.get("rotational")
     return Disk(
         name=name,
@@ -88,17 +101,19 @@ def _read_disk(entry: JsonObject) -> Disk | None:
         wwn=_read_text(entry.get("wwn")),
         bus=_read_text(entry.get("bus")),
         rotational=rotational if isinstance(rotational, bool) else None,
-        contents=tuple(content for content in contents if content is not None),
+        sector_bytes=_read_number(entry.get("sector_bytes")) or None,
+        contents=tuple(map(_read_content, listed)),
         fingerprint=_read_text(entry.get("fingerprint")),
     )
 
 
-def _read_content(entry: Json) -> DiskContent | None:
-    if not isinstance(entry, dict) or not _read_text(entry.get("type")):
-        return None
+def _read_content(entry: Json) -> DiskContent:
+    """Return something that is on a disk. None is left out: a disk without contents is taken to be empty."""
+    if not isinstance(entry, dict):
+        return DiskContent("", UNREADABLE)
     return DiskContent(
         device=_read_text(entry.get("device")),
-        type=_read_text(entry.get("type")),
+        type=_read_text(entry.get("type")) or UNREADABLE,
         label=_read_text(entry.get("label")),
         uuid=_read_text(entry.get("uuid")),
         bytes=_read_number(entry.get("bytes")),

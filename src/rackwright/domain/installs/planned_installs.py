@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from rackwright.domain.catalogue import Json
+from rackwright.domain.catalogue import Json, JsonObject
 from rackwright.domain.installs.disks import read_disks
 from rackwright.domain.installs.request import InstallRequest
 from rackwright.domain.installs.resolve import ResolvedInstall, resolve_install
@@ -46,7 +46,14 @@ class PlannedInstall:
             replace(problem, waits=True) if not are_known and problem.attrib in DISK_ATTRIBS else problem
             for problem in self.resolved.problems
         )
-        return InstallWipes(self.node, self.node_role_id, self.resolved.wiped, problems)
+        return InstallWipes(self.node, self.node_role_id, self.resolved.wiped, problems, self._choices)
+
+    @property
+    def _choices(self) -> JsonObject:
+        """What decides which system is put on which disks, and how. No secrets: a digest of them could be guessed."""
+        firmware = self.request.facts.get("firmware")
+        chosen = {name: self.request.setting(name) for name in ("disk", "storage", "kernel_arguments")}
+        return {"os": self.os, "firmware": firmware.get("mode") if isinstance(firmware, dict) else None, **chosen}
 
     @property
     def disk(self) -> str | None:

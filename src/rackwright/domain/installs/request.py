@@ -23,6 +23,18 @@ class CloudInitSchema:
 
 
 @dataclass(frozen=True)
+class SystemImage:
+    """What the system in an image can be installed on."""
+
+    system: str
+    starts_by_uefi: bool = True
+    starts_from_raid: bool = True
+    """Whether its initial file system assembles the array that / is on."""
+    assembles_raid: bool = True
+    has_lvm: bool = True
+
+
+@dataclass(frozen=True)
 class InstallRequest:
     """All that decides what an install does."""
 
@@ -36,6 +48,8 @@ class InstallRequest:
     addresses: Mapping[str, tuple[Interface, ...]] = field(default_factory=dict)
     """The addresses of the node, by the name of their network."""
     cloud_init: CloudInitSchema | None = None
+    """None: no image is known, or needed."""
+    image: SystemImage | None = None
     """None: no image is known, or needed."""
 
     def setting(self, name: str) -> Json:

@@ -7,7 +7,7 @@ compared when the install begins, and by the installer itself before its first w
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from rackwright.domain.catalogue import Json, JsonObject
 from rackwright.domain.installs.disks import Disk, read_disks, show_bytes
@@ -26,6 +26,8 @@ class InstallWipes:
     node_role_id: int
     disks: tuple[Disk, ...]
     problems: tuple[Problem, ...] = ()
+    choices: JsonObject = field(default_factory=dict)
+    """What decides what is put on the disks in place of that."""
 
 
 def holds_data(disk: Disk) -> bool:
@@ -57,27 +59,26 @@ def wipe_entries(disks: Iterable[Disk]) -> list[Json]:
 
 
 def digest_wipes(digest: str, wipes: Iterable[InstallWipes]) -> str:
-    """Return a digest of a plan together with the disks that it wipes, what is on them, and what it cannot do.
+    """Return a digest of a plan together with the disks that it wipes, what is on them, what comes there instead, and
+    what it cannot do.
 
-    When a file system was mounted last is not in it: a disk in use would have another digest at every look.
+    When a file system was mounted last is not in it: a disk in use would have another digest at every look. Nor is the
+    order in which a machine found its disks, or what is on one: it is another at every boot.
     """
-    entries = [
+    entries = sorted(
         [
             wiped.node_role_id,
-            [
-                [
-                    disk.name,
-                    disk.serial,
-                    disk.fingerprint,
-                    [[part.type, part.label, part.uuid] for part in disk.contents],
-                ]
-                for disk in wiped.disks
-            ],
-            [str(problem) for problem in wiped.problems],
+            json.dumps(wiped.choices, sort_keys=True),
+            sorted([disk.name, disk.serial, disk.fingerprint, _sort_contents(disk)] for disk in wiped.disks),
+            sorted(str(problem) for problem in wiped.problems),
         ]
         for wiped in wipes
-    ]
+    )
     return hashlib.sha256(f"{digest} {json.dumps(entries)}".encode()).hexdigest() if entries else digest
+
+
+def _sort_contents(disk: Disk) -> list[list[str]]:
+    return sorted([part.type, part.label, part.uuid] for part in disk.contents)
 
 
 def confirmed_fingerprints(disks: Iterable[Disk]) -> JsonObject:

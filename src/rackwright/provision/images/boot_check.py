@@ -2,14 +2,15 @@
 
 import re
 import tarfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from rackwright.domain.catalogue import Json
+from rackwright.domain.installs.request import SystemImage
 from rackwright.provision.images.packages import BuildFailed
 from rackwright.provision.images.root_archive import RootFacts
-from rackwright.provision.images.shelf import NoImage
+from rackwright.provision.images.shelf import NoImage, Shelf
 
 MOST_LINKS = 40
 KERNEL = re.compile(r"boot/vmlinuz-(?P<version>[^/]+)")
@@ -31,6 +32,11 @@ FIRMWARE = "firmware"
 BIOS_ONLY = "BIOS"
 ARRAYS_HOOK = "etc/initramfs-tools/hooks/rackwright-arrays"
 """What our builds put into the initial file system, so that it assembles RAID."""
+MDADM, LVM_PROGRAM = ("usr/sbin/mdadm", "sbin/mdadm"), ("usr/sbin/lvm", "sbin/lvm")
+"""Where the programs are: one of these."""
+RAID, LVM = "raid", "lvm"
+"""The keys that say what an image lacks for layouts with arrays and volumes."""
+DATA_ONLY, NONE = "data only", "none"
 
 
 @dataclass(frozen=True)
@@ -57,7 +63,7 @@ FOLDERS = ("boot", "etc", "root", "usr", "var")
 
 def check_bootable(facts: RootFacts) -> None:
     """Raise BuildFailed, with all that a root file system lacks, if machines cannot be installed with it."""
-    lacking = [need.lacking for need in NEEDS if not any(has_file(facts, path) for path in need.paths)]
+    lacking = [need.lacking for need in NEEDS if not _has_any(facts, need.paths)]
     kernels, initrds = _versions(facts, KERNEL), _versions(facts, INITRD)
     if not kernels:
         lacking.insert(0, "has no kernel (/boot/vmlinuz-VERSION): it cannot be installed on a machine")
@@ -87,7 +93,30 @@ def describe_system(facts: RootFacts) -> dict[str, str]:
         about["packages"] = str(len(versions))
     if not all(has_file(facts, path) for path in UEFI_LOADERS):
         about[FIRMWARE] = BIOS_ONLY
+    if not has_file(facts, ARRAYS_HOOK):
+        about[RAID] = DATA_ONLY if _has_any(facts, MDADM) else NONE
+    if not _has_any(facts, LVM_PROGRAM):
+        about[LVM] = NONE
     return about
+
+
+def describe_abilities(system: str, about: Mapping[str, str]) -> SystemImage:
+    """Return what a system can be installed on, from what its image tells; one that tells nothing can all."""
+    return SystemImage(
+        system,
+        starts_by_uefi=about.get(FIRMWARE) != BIOS_ONLY,
+        starts_from_raid=RAID not in about,
+        assembles_raid=about.get(RAID) != NONE,
+        has_lvm=about.get(LVM) != NONE,
+    )
+
+
+def read_abilities(shelf: Shelf, system: str) -> SystemImage | None:
+    """Return what the system of an image can be installed on; None if there is no such image."""
+    try:
+        return describe_abilities(system, shelf.find(system).about)
+    except NoImage:
+        return None
 
 
 def check_firmware(system: str, about: Mapping[str, str], firmware: Json) -> None:
@@ -109,10 +138,10 @@ def missing_comforts(facts: RootFacts) -> list[str]:
         "no Python 3: states cannot be applied to it": ("usr/bin/python3",),
         "no shim and signed GRUB: it can be installed only on machines that boot by BIOS": UEFI_LOADERS,
         "nothing that assembles RAID as our own builds have it: install it with the layout flat": (ARRAYS_HOOK,),
-        "no LVM: install it with a layout without it": ("usr/sbin/lvm",),
         "no systemd-networkd: `provisioner-network` has no effect on it": (NETWORKD,),
     }
-    return [text for text, paths in comforts.items() if not all(has_file(facts, path) for path in paths)]
+    missing = [text for text, paths in comforts.items() if not all(has_file(facts, path) for path in paths)]
+    return missing if _has_any(facts, LVM_PROGRAM) else [*missing, "no LVM: install it with a layout without it"]
 
 
 def wants_content(name: str) -> bool:
@@ -161,6 +190,26 @@ def has_file(facts: RootFacts, path: str) -> bool:
     return facts.kinds.get(at) in (tarfile.REGTYPE, tarfile.LNKTYPE)
 
 
+def _has_any(facts: RootFacts, paths: Iterable[str]) -> bool:
+    return any(has_file(facts, path) for path in paths)
+
+
 def _versions(facts: RootFacts, pattern: re.Pattern[str]) -> list[str]:
-    """Return the versions in the names of files, in the order in which the installer sorts them."""
-    return sorted(match["version"] for path in facts.kinds if (match := pattern.fullmatch(path)))
+    """Return the versions in the names of files, the newest last."""
+    found = (match["version"] for path in facts.kinds if (match := pattern.fullmatch(path)))
+    return sorted(found, key=_version_order)
+
+
+def _version_order(version: str) -> list[tuple[list[int], int]]:
+    """Return what versions are compared by, as `sort -V` and dpkg do: 6.1.0-9 is older than 6.1.0-18.
+
+    Numbers count as numbers. Of what is between them, `~` comes before the end, and letters come before all else.
+    """
+    parts = re.findall(r"([^0-9]*)([0-9]*)", version)
+    return [([*map(_letter_order, text), 0], int(number or 0)) for text, number in parts]
+
+
+def _letter_order(letter: str) -> int:
+    if letter == "~":
+        return -1
+    return ord(letter) if letter.isalpha() else ord(letter) + 0x110000

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from rackwright.domain.catalogue import Flag
-from rackwright.domain.errors import PlanChanged
+from rackwright.domain.errors import DigestRequired, PlanChanged
 from rackwright.domain.graph.binding import BindPlan
 from rackwright.domain.graph.noderole_graph import Graph, NodeRole
 from rackwright.domain.graph.snapshots import CommitPlan, Proposal, plan_commit
@@ -69,14 +69,37 @@ async def commit_proposal(
     if digest is not None and digest != plan.digest:
         raise PlanChanged(
             f"What committing deployment {deployment.name!r} would do has changed since you saw its plan, or what is "
-            "on the disks that it wipes. Look at the plan again.",
+            f"on the disks that it wipes. Look at the plan again: rackwright deployment plan {deployment.name}",
         )
     check_wipes(wipes, digest, f"rackwright deployment plan {deployment.name}")
+    _check_other_wipes(stored, plan, wipes, digest, deployment)
     await _apply_plan(session, stored, deployment, snapshot_id, proposal, plan, deferred)
     await check_network_changes(session, [line.id for line in (*plan.created, *plan.rerun)])
     await confirm_wipes(session, wipes)
     await _make_head(session, deployment, snapshot_id, comment)
     return plan
+
+
+def _check_other_wipes(
+    stored: StoredCatalogue,
+    plan: CommitPlan,
+    wipes: Collection[InstallWipes],
+    digest: str | None,
+    deployment: DeploymentRecord,
+) -> None:
+    """Refuse to run, without a digest, a role that destroys and installs no system: nobody knows what it wipes."""
+    installing = {wiped.node_role_id for wiped in wipes}
+    others = [
+        f"{line.role} on {line.node}"
+        for line in (*plan.created, *plan.rerun)
+        if line.id not in installing and stored.catalogue.role(line.role).has(Flag.DESTRUCTIVE)
+    ]
+    if others and digest is None:
+        more = f" and {len(others) - 1} more" if len(others) > 1 else ""
+        raise DigestRequired(
+            f"This wipes what nobody knows: {others[0]}{more}. Look at it, and send the digest of what you saw: "
+            f"rackwright deployment plan {deployment.name}"
+        )
 
 
 # --- computing bindings again

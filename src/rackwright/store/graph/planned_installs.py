@@ -38,7 +38,7 @@ JOIN deployment_roles dr ON dr.deployment_id = nr.deployment_id AND dr.role_id =
 LEFT JOIN snapshots s ON s.deployment_id = nr.deployment_id AND s.state = 'proposed' AND :proposed
 LEFT JOIN snapshot_roles sr ON sr.snapshot_id = s.id AND sr.role_id = nr.role_id
 LEFT JOIN snapshot_bindings b ON b.snapshot_id = s.id AND b.node_id = nr.node_id AND b.role_id = nr.role_id
-WHERE nr.id = ANY (:ids) ORDER BY n.name
+WHERE nr.id = ANY (:ids) ORDER BY n.name, nr.id
 """
 
 
@@ -72,9 +72,10 @@ async def select_planned_installs(
     ]
     systems = {install.os for install in installs if install.os}
     schemas = {system: session.store.read_cloud_init(system) for system in systems}
+    images = {system: session.store.read_image(system) for system in systems}
     return [
-        replace(install, request=replace(install.request, cloud_init=schemas.get(install.os or "")))
-        for install in installs
+        replace(install, request=replace(install.request, cloud_init=schemas.get(os), image=images.get(os)))
+        for install, os in ((install, install.os or "") for install in installs)
     ]
 
 

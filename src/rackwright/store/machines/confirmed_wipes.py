@@ -57,6 +57,7 @@ async def record_disks_left(
     """Record what an installer left on the disks: that is what is known of them from now on.
 
     What it left on those that it was to wipe, `wiped`, came from the install, and may be lost when that is tried again.
+    After one that succeeded `use_up_confirmation` ends that.
     """
     row = await session.row("SELECT discovery, reported_by FROM nodes WHERE id = :id FOR UPDATE", id=node_id)
     assert row is not None, "it has an install attempt"
@@ -66,6 +67,14 @@ async def record_disks_left(
     await update_node(session, node_id, {"discovery": {**row.discovery, "disks": [*disks]}})
     confirmed = await read_confirmed_wipes(session, node_role_id)
     await _store_confirmed(session, node_role_id, carry_confirmation(wiped, [*disks], confirmed))
+
+
+async def use_up_confirmation(session: Session, node_role_id: int) -> None:
+    """Forget what was confirmed: the install has written its system, and from now on the disks hold that one's data.
+
+    Their fingerprints stay while it fills them, so nothing else tells the new data from what was confirmed.
+    """
+    await session.run("DELETE FROM confirmed_wipes WHERE node_role_id = :id", id=node_role_id)
 
 
 async def _store_confirmed(session: Session, node_role_id: int, disks: JsonObject) -> None:

@@ -20,7 +20,7 @@ from rackwright.store.db.session import Session
 from rackwright.store.events.outbox import emit
 from rackwright.store.graph.transitions import move_noderoles
 from rackwright.store.machines.boot import INSTALL_CHANNEL, lagging_providers, set_bootenv
-from rackwright.store.machines.confirmed_wipes import record_disks_left
+from rackwright.store.machines.confirmed_wipes import record_disks_left, use_up_confirmation
 from rackwright.store.machines.keys import pin_key
 from rackwright.store.machines.nodes import select_noderole_ids, update_node
 from rackwright.store.networks.allocations import is_plausible_source
@@ -434,7 +434,7 @@ async def record_install_result(
 
     `key` is that of the system it installed, or its own if it failed and stays to be looked at. Only the holder of the
     secret changes the key of a node without a person. `disks` is what it left on the disks, if it wrote to them: that
-    is what is known of them from now on, and the same install may be tried again on it.
+    is what is known of them from now on, and an install that failed may be tried again on it.
     """
     attempt = await _lock_attempt_by_secret(session, secret)
     _check_not_refused(
@@ -445,6 +445,8 @@ async def record_install_result(
     if disks is not None:
         wiped = attempt.frozen.get("wipes")
         await record_disks_left(session, attempt.node_id, attempt.node_role_id, wiped, disks)
+    if ok:
+        await use_up_confirmation(session, attempt.node_role_id)
 
 
 async def _lock_attempt_by_secret(session: Session, secret: str) -> AttemptRecord:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from rackwright.domain.errors import NotFound, PlanChanged
+from rackwright.domain.errors import DigestRequired, NotFound, PlanChanged
 from rackwright.domain.installs.planned_installs import PlannedInstall
 from rackwright.domain.installs.wipes import InstallWipes, digest_wipes
 from rackwright.domain.states import Trigger
@@ -28,8 +28,7 @@ class ReinstallPlan:
 
     @property
     def digest(self) -> str:
-        systems = " ".join(install.os or "" for install in self.installs)
-        return digest_wipes(f"reinstall {self.node_role_id} {systems}", self.wipes)
+        return digest_wipes(f"reinstall {self.node_role_id}", self.wipes)
 
 
 async def plan_reinstall(session: Session, node: NodeRecord) -> ReinstallPlan:
@@ -52,12 +51,17 @@ async def start_reinstall(session: Session, node: NodeRecord, digest: str | None
     confirms what is lost.
     """
     plan = await plan_reinstall(session, node)
+    where = f"rackwright node reinstall {node.name} --plan"
     if digest is not None and digest != plan.digest:
         raise PlanChanged(
             f"What is on the disks of {node.name} has changed since you saw it, or what is installed. Look again: "
-            f"rackwright node reinstall {node.name}"
+            f"{where}"
         )
-    check_wipes(plan.wipes, digest, f"rackwright node reinstall {node.name}")
+    check_wipes(plan.wipes, digest, where)
+    if not plan.installs and digest is None:
+        raise DigestRequired(
+            f"This wipes what nobody knows on {node.name}. Look at it, and send the digest of what you saw: {where}"
+        )
     await retry_noderole(session, plan.node_role_id, Trigger.REINSTALL)
     await confirm_wipes(session, plan.wipes)
     await emit(session, "node.reinstall", node.id, node_id=node.id, data={"node_role_id": plan.node_role_id})

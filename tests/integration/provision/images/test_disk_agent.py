@@ -294,7 +294,7 @@ def test_what_strangers_write_on_a_disk_leaves_the_report_json_and_small(machine
     disks = read_disks(json.loads(reported))
     assert len(disks) == 60
     assert all(disk.fingerprint for disk in disks)
-    assert len(reported) < 48 * 1024, "a registration has 64 KiB, of which this is a part"
+    assert len(reported) < 48 * 1024, "a registration has 256 KiB, of which this is a part"
     assert any("not listed" in content.type for content in disks[1].contents)
     assert disks[0].name == "virtio-S12"
     [label] = [content.label for content in disks[0].contents]

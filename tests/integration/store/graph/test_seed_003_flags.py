@@ -5,8 +5,13 @@ from tests.integration.store.graph.web_deployment import web
 from tests.support.rack import ADMIN, Rack, refused, unbroken
 
 from rackwright.domain.catalogue import Flag
-from rackwright.domain.errors import Invalid, Rule
-from rackwright.domain.states import ACTIVE, BLOCKED, ERROR, TODO, Trigger
+from rackwright.domain.errors import DigestRequired, Invalid, Rule
+from rackwright.domain.graph.snapshots import CommitPlan
+from rackwright.domain.states import ACTIVE, BLOCKED, ERROR, PROPOSED, TODO, Trigger
+from rackwright.store.db.session import GraphSession
+from rackwright.store.db.visibility import EVERYTHING
+from rackwright.store.graph import commits
+from rackwright.store.graph.deployments import get_deployment
 from rackwright.store.graph.noderoles import retry_noderole
 from rackwright.store.machines.nodes import record_boot, update_node
 
@@ -333,3 +338,17 @@ async def test_milestone_and_powersave_roles_bind_and_run_as_any_other(rack: Rac
     await rack.deploy("web", ("n1", "test-milestone"), ("n1", "test-powersave"))
     await rack.anneal()
     assert await rack.states(("n1", "test-milestone"), ("n1", "test-powersave")) == [ACTIVE, ACTIVE]
+
+
+async def test_destructive_is_committed_only_by_somebody_who_saw_the_plan(rack: Rack) -> None:
+    """What it wipes is not known here, so it is not committed as an install on an empty disk is."""
+    await web(rack, "n1")
+    await rack.bind("web", ("n1", "test-destructive"))
+
+    async def commit_unseen(session: GraphSession) -> CommitPlan:
+        return await commits.commit_proposal(session, await get_deployment(session, "web", EVERYTHING))
+
+    with pytest.raises(DigestRequired, match="test-destructive on n1"):
+        await rack.do(commit_unseen)
+    assert await rack.state("n1", "test-destructive") is PROPOSED
+    await rack.commit("web", (await rack.plan("web")).digest)

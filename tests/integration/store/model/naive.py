@@ -287,6 +287,8 @@ class World(NaiveRuns):
         plan = self._plan(deployment, proposal, relinks)
         if seen is not None and seen != plan:
             raise RefusedByModel("plan-changed")
+        if seen is None and plan.wiped:
+            raise RefusedByModel("digest-required")
         changed = self._changed(deployment, proposal) - plan.removed
         taking = {taker for key in changed for taker in self.takers(key)}
         for key in plan.created:

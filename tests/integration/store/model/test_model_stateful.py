@@ -39,7 +39,7 @@ from tests.integration.store.model.naive_graph import ACTIVE, TRANSITION, Key, R
 from tests.integration.store.model.naive_inputs import staged
 from tests.support.servers.postgres import administer
 
-from rackwright.domain.errors import Conflict, NotFound
+from rackwright.domain.errors import Conflict, DigestRequired, NotFound
 from rackwright.domain.states import Trigger
 from rackwright.store.barclamp_import import import_barclamps
 from rackwright.store.bootstrap import first_start
@@ -135,6 +135,8 @@ class Both(RuleBasedStateMachine):
             answer = self.really(work)
         except Conflict as error:
             verdict = error.rule.value
+        except DigestRequired:
+            verdict = "digest-required"
         except NotFound:
             verdict = "not-found"
         try:

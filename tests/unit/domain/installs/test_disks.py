@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from rackwright.domain.catalogue import Json
 from rackwright.domain.installs.disks import MOST_DISKS, DiskContent, read_disks, show_bytes
+from rackwright.domain.installs.wipes import holds_data
 
 DATA: Json = {
     "name": "wwn-0x5000c500",
@@ -45,6 +46,16 @@ def test_nothing_that_steers_a_terminal_is_kept() -> None:
     [disk] = read_disks([{"name": "a\x1b[2J\nb", "contents": [{"type": "ext4", "label": "x" * 5000}]}])
     assert disk.name == "a[2Jb"
     assert len(disk.contents[0].label) == 128
+
+
+@pytest.mark.parametrize("content", [7, None, "ext4", {}, {"label": "pgdata"}, {"type": "\u202e"}, {"type": ["ext4"]}])
+def test_content_that_cannot_be_read_is_no_sign_of_an_empty_disk(content: Json) -> None:
+    """The installer compares fingerprints alone: what is taken to be empty here is wiped, and nobody is asked."""
+    [disk] = read_disks([{"name": "sda", "fingerprint": "f", "contents": [content]}])
+    assert "something unreadable" in str(disk.contents[0])
+    assert holds_data(disk)
+    [odd] = read_disks([{"name": "sda", "fingerprint": "f", "contents": {"0": content}}])
+    assert holds_data(odd)
 
 
 def test_sizes_are_shown_as_disks_are_sold() -> None:

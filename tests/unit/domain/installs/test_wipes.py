@@ -68,6 +68,38 @@ def test_a_digest_stays_when_a_file_system_was_mounted_or_the_kernel_names_the_d
     assert _digest(SDA) == _digest(replace(SDA, device="sdq", contents=(mounted,)))
 
 
+def test_a_digest_does_not_tell_in_which_order_disks_and_what_is_on_them_were_found() -> None:
+    full = replace(SDA, contents=(PGDATA, DiskContent("sda", "gpt")))
+    installs = [InstallWipes("n1", 7, (full, EMPTY)), InstallWipes("n2", 8, (UNKNOWN,))]
+    turned = [installs[1], InstallWipes("n1", 7, (EMPTY, replace(full, contents=full.contents[::-1])))]
+    assert digest_wipes("d", installs) == digest_wipes("d", turned)
+
+
+@pytest.mark.parametrize(
+    ("os", "settings", "firmware"),
+    [
+        ("debian-13", {"storage": "flat"}, "bios"),
+        ("debian-12", {"storage": "lvm"}, "bios"),
+        ("debian-12", {"storage": "flat", "disk": "sda"}, "bios"),
+        ("debian-12", {"storage": "flat", "kernel_arguments": "quiet"}, "bios"),
+        ("debian-12", {"storage": "flat"}, "uefi"),
+    ],
+)
+def test_a_digest_is_another_where_another_system_or_layout_comes_onto_the_same_disk(
+    os: str, settings: dict[str, Json], firmware: str
+) -> None:
+    def digest(os: str, settings: dict[str, Json], firmware: str) -> str:
+        disks: list[Json] = [{"name": "sda", "bytes": 8 << 30, "fingerprint": "f"}]
+        request = InstallRequest("n1", settings, {"disks": disks, "firmware": {"mode": firmware}})
+        install = PlannedInstall("n1", os, None, ("sda",), "192.0.2.7", True, True, request)
+        assert [disk.name for disk in install.wipes.disks] == ["sda"]
+        return digest_wipes("d", [install.wipes])
+
+    assert digest(os, settings, firmware) != digest("debian-12", {"storage": "flat"}, "bios")
+    turned = dict(reversed([*settings.items()]))
+    assert digest(os, settings, firmware) == digest(os, turned, firmware)
+
+
 def test_a_digest_covers_problems_and_is_the_plans_own_without_installs() -> None:
     wipes = InstallWipes("n1", 7, (SDA,))
     assert digest_wipes("d", [wipes]) != digest_wipes("d", [replace(wipes, problems=(Problem("a", "b"),))])

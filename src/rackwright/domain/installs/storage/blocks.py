@@ -33,6 +33,8 @@ LEAST_MEMBER_MIB = 64
 EXTENT_MIB = 4
 VOLUME_RESERVE_MIB = 1
 """At the beginning of a physical volume: LVM's own records."""
+LONGEST_MAPPED = 127
+"""Characters of a volume's name in /dev/mapper: group and volume, with each '-' in them written twice."""
 LEAST_MEMBERS = {0: 2, 1: 2, 5: 3, 6: 4, 10: 4}
 
 
@@ -220,6 +222,8 @@ class Blocks:
             self.problems.add(f"{item.id}: raid{item.level} needs {least} devices, and has {len(members)}", item.line)
         elif len(frozenset().union(*(member.disks for member in members))) < len(members):
             self.problems.add(f"{item.id}: two of its devices are on the same disk", item.line)
+        elif mixed := self._mixed_sectors(members):
+            self.problems.add(f"{item.id}: {mixed}", item.line)
         elif usable < LEAST_MEMBER_MIB:
             self.problems.add(f"{item.id}: a device of an array has at least {LEAST_MEMBER_MIB} MiB", item.line)
         elif any(array.name == item.name for array in self.arrays):
@@ -241,6 +245,8 @@ class Blocks:
         extents = sum(max(0, (member.mib - VOLUME_RESERVE_MIB) // EXTENT_MIB - 1) for member in members)
         if item.name in self.extents_left:
             self.problems.add(f"{item.id}: there is another volume group {item.name}", item.line)
+        elif mixed := self._mixed_sectors(members):
+            self.problems.add(f"{item.id}: {mixed}", item.line)
         elif extents < 1:
             self.problems.add(f"{item.id}: a volume group needs a device, of {3 * EXTENT_MIB} MiB at least", item.line)
         else:
@@ -248,6 +254,15 @@ class Blocks:
             self.extents_left[item.name] = extents
             disks = frozenset().union(*(member.disks for member in members))
             self.blocks[item.id] = (Block(item.name, extents * EXTENT_MIB, disks),)
+
+    def _mixed_sectors(self, members: Sequence[Block]) -> str:
+        """Return why devices do not go together, or nothing: file systems and LVM want sectors of one size."""
+        disks = [self.disks[number] for number in sorted({disk for member in members for disk in member.disks})]
+        sizes = {disk.sector_bytes: disk.name for disk in disks if disk.sector_bytes is not None}
+        if len(sizes) < 2:
+            return ""
+        named = ", ".join(f"{name} has {size} bytes" for size, name in sorted(sizes.items()))
+        return f"its disks have sectors of different sizes ({named}); choose disks that are alike"
 
     def _build_volume(self, item: Item) -> None:
         assert isinstance(item, VolumeItem)
@@ -261,6 +276,12 @@ class Blocks:
         extents = left if item.size is None else -(-item.size // (EXTENT_MIB * MIB))
         if any(volume.group == group.name and volume.name == item.name for volume in self.volumes):
             self.problems.add(f"{item.id}: there is another volume {item.name} in {group.name}", item.line)
+        elif len(group.name.replace("-", "--")) + 1 + len(item.name.replace("-", "--")) > LONGEST_MAPPED:
+            self.problems.add(
+                f"{item.id}: {group.name}/{item.name} is longer than the {LONGEST_MAPPED - 1} characters that LVM has"
+                " for both names, of which each '-' takes two",
+                item.line,
+            )
         elif extents < 1 or extents > left:
             free = f"{left * EXTENT_MIB} MiB of {group.name} are left"
             self.problems.add(f"{item.id}: it does not fit: {free}", item.line)

@@ -44,6 +44,13 @@ class _Chooser:
                 self._refuse(item, f"{disk.name} is taken by {self.taken[disk.name]} already")
             elif disk.bytes is None:
                 self._refuse(item, f"the size of {disk.name} is not known; let the machine be discovered again")
+            elif disk.namesakes:
+                devices = ", ".join((disk.device or "no device", *disk.namesakes))
+                self._refuse(
+                    item,
+                    f"{1 + len(disk.namesakes)} disks say that they are {disk.name}: {devices}. The installer cannot "
+                    "tell them apart: choose another disk, or have the machine boot sledgehammer of today",
+                )
             self.taken.setdefault(disk.name, item.id)
         if candidates:
             self.chosen[item.id] = tuple(candidates)

@@ -17,7 +17,10 @@ from rackwright.domain.installs.storage.items import (
 ESP_PATH = "/boot/efi"
 LEAST_MIB = {"ext4": 16, "xfs": 300, "vfat": 64, "swap": 8}
 """Below these the programs that make them refuse."""
-LEAST_ROOT_MIB = 2048
+LEAST_MOUNTED_MIB = {"/": 2048, "/boot": 256, "/usr": 1024}
+"""What a system of any kind writes there does not fit below these."""
+NO_FAT = ("home", "opt", "root", "srv", "tmp", "usr", "var")
+"""Folders below / whose files have owners and links, which fat32 has not: unpacking an image there fails."""
 ESP_OPTIONS = "umask=0077"
 
 
@@ -87,8 +90,12 @@ class _Planner:
             reason = f"{item.path} is the mount point of {paths[item.path]} already"
         elif item.path == ESP_PATH and file_system.file_system != "vfat":
             reason = f"{ESP_PATH} is fat32: firmware reads nothing else"
+        elif item.path.startswith(f"{ESP_PATH}/"):
+            reason = f"nothing is mounted below {ESP_PATH}, which firmware and loader have for themselves"
         elif item.path == "/" and file_system.file_system not in ("ext4", "xfs"):
             reason = "/ is ext4 or xfs"
+        elif file_system.file_system == "vfat" and item.path.split("/")[1] in NO_FAT:
+            reason = f"{item.path} is ext4 or xfs: fat32 has no owners and no links, and the system's files need them"
         if reason:
             self._problems.add(f"{item.id}: {reason}", item.line)
             return
@@ -106,13 +113,12 @@ class _Planner:
             return []
         made = []
         for order, block in enumerate(on):
-            least = LEAST_ROOT_MIB if mount is not None and mount.path == "/" else LEAST_MIB[item.file_system]
+            path = mount.path if mount is not None and order == 0 else ""
+            least, what = max((LEAST_MIB[item.file_system], item.file_system), (LEAST_MOUNTED_MIB.get(path, 0), path))
             if block.mib < least:
-                what = "/" if mount is not None and mount.path == "/" else item.file_system
                 self._problems.add(f"{item.id}: {what} needs {least} MiB, and has {block.mib} MiB", item.line)
             elif block.flag == "bios_grub":
                 self._problems.add(f"{item.id}: a partition with flag bios_grub has no file system", item.line)
-            path = mount.path if mount is not None and order == 0 else ""
             options = self._options(item, mount)
             made.append(FileSystem(block.device, item.file_system, item.label, path, options, item.line, block))
         return made

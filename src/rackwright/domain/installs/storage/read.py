@@ -178,7 +178,7 @@ class _DocumentReader:
 
     def _check_common(self, body: Mapping[str, MarkedValue], kind: str, item_id: str) -> None:
         known = COMMON | OWN_KEYS[kind]
-        for key in body.keys() & KEYS_REFUSED.keys():
+        for key in (key for key in body if key in KEYS_REFUSED):
             if key != "preserve" or body[key].plain() is not False:
                 self.problems.add(f"{item_id}: {key} {KEYS_REFUSED[key]}", line_of(body[key]))
         self._refuse_others(body, known | KEYS_REFUSED.keys(), f"in {kind} {item_id}")
@@ -211,10 +211,20 @@ class _DocumentReader:
                 self.problems.add(f"{item.id}: count goes with match", line_of(body["count"]))
             return None, 1
         if body["match"].plain() == "rest":
+            if "count" in body and body["count"].plain() != "rest":
+                self.problems.add(
+                    f"{item.id}: match: rest stands for all that are left; write match: {{}} with a count",
+                    line_of(body["count"]),
+                )
             return DiskMatch(), None
         given = self.values.mapping(body["match"], f"{item.id}: match")
         self._refuse_others(given, {"size", "bus", "rotational"}, f"in match of {item.id}")
         match = self._take(given, "size", take_match_size, DiskMatch(), item.id)
+        if match.extreme and count is None:
+            self.problems.add(
+                f"{item.id}: the {match.extreme} disks are as many as count says, and the rest is all of them",
+                line_of(body["count"]),
+            )
         return replace(
             match,
             bus=self._take(given, "bus", take_bus, "", item.id),

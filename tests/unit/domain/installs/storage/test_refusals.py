@@ -37,6 +37,19 @@ def with_line(line: str, base: str = PLAIN) -> str:
     return f"{base}  - {{{line}}}\n"
 
 
+def mounted(path: str, file_system: str, size: str = "2G") -> str:
+    """Return the plain document with a file system more, made on line 9 and mounted on line 10."""
+    base = PLAIN.replace("{id: p, type: partition, device: d}", "{id: p, type: partition, device: d, size: 4G}")
+    partition = with_line(f"id: x, type: partition, device: d, size: {size}", base)
+    formatted = with_line(f"id: x-fs, type: format, fstype: {file_system}, volume: x", partition)
+    return with_line(f"id: x-m, type: mount, device: x-fs, path: {path}", formatted)
+
+
+def test_a_file_system_that_holds_no_part_of_a_system_may_be_fat32() -> None:
+    assert lay_out_disks(request(mounted("/data", "fat32"))).problems == ()
+    assert lay_out_disks(request(mounted("/usr", "xfs"))).problems == ()
+
+
 def test_the_plain_document_is_taken() -> None:
     assert lay_out_disks(request(PLAIN)).problems == ()
 
@@ -81,6 +94,8 @@ REFUSED: list[tuple[str, int | None, str]] = [
     (PLAIN.replace("name: virtio-LAB0", "match: {size: '>1G >2G >3G'}"), 3, "neither smallest nor largest"),
     (PLAIN.replace("name: virtio-LAB0", "match: {model: x}"), 3, "'model' is not known in match"),
     (PLAIN.replace("name: virtio-LAB0", "match: rest, count: 0"), 3, "number from 1 to 256"),
+    (PLAIN.replace("name: virtio-LAB0", "match: rest, count: 3"), 3, "match: rest stands for all that are left"),
+    (PLAIN.replace("name: virtio-LAB0", "match: {size: largest}, count: rest"), 3, "as many as count says"),
     (PLAIN.replace("ptable", "count: 2, ptable"), 3, "count goes with match"),
     (PLAIN.replace("name: virtio-LAB0", "path: /dev/sda"), 3, "is no stable name"),
     (with_line("id: x, type: disk, serial: LAB0, ptable: gpt"), 8, "virtio-LAB0 is taken by d already"),
@@ -103,11 +118,18 @@ REFUSED: list[tuple[str, int | None, str]] = [
     # Sizes.
     (PLAIN.replace("device: d}", "device: d, size: 8G}"), 5, "p: it does not fit on virtio-LAB0: 8189 MiB of 8192 MiB"),
     (PLAIN.replace("device: d}", "device: d, size: much}"), 5, "is no size"),
+    (PLAIN.replace("device: d}", "device: d, size: 50%}"), 5, "is no size"),
     (PLAIN.replace("device: d}", "device: d, size: -5}"), 5, "is no size"),
     (PLAIN.replace("size: 1M, ", ""), 4, "only the last partition"),
     (PLAIN.replace("device: d}", "device: d, number: 1}"), 5, "number 1 is taken"),
     (PLAIN.replace("device: d}", "device: d, size: 2000M}"), 6, "/ needs 2048 MiB, and has 2000 MiB"),
     (PLAIN.replace("fstype: ext4", "fstype: fat32"), 7, "/ is ext4 or xfs"),
+    (mounted("/boot", "fat32"), 9, "/boot is ext4 or xfs"),
+    (mounted("/usr", "fat32"), 10, "/usr is ext4 or xfs: fat32 has no owners and no links"),
+    (mounted("/var/lib", "fat32"), 10, "/var/lib is ext4 or xfs"),
+    (mounted("/boot/efi/x", "ext4"), 10, "nothing is mounted below /boot/efi"),
+    (mounted("/boot", "ext4", "100M"), 9, "/boot needs 256 MiB, and has 100 MiB"),
+    (mounted("/usr", "ext4", "1000M"), 9, "/usr needs 1024 MiB, and has 1000 MiB"),
     # What is missing, and what is there twice.
     (HEAD + DISK + BIOS + ROOT + FORMAT, None, "nothing is mounted at /"),
     (with_line("id: x, type: mount, device: f, path: /srv"), 8, "f is mounted by m already"),
@@ -244,3 +266,68 @@ def test_a_volume_group_that_is_on_a_kept_disk_is_not_made_twice() -> None:
     part = lay_out_disks(request("lvm", [EQUAL[0], kept]))
     assert "there is a volume group system on old, which is kept" in str(part.problems[0])
     assert lay_out_disks(request("lvm", [EQUAL[0], kept], disk="old")).problems == ()
+
+
+@pytest.mark.parametrize(("length", "fits"), [(63, True), (64, False)])
+def test_the_names_of_a_group_and_a_volume_fit_into_the_kernels(length: int, fits: bool) -> None:
+    """Device mapper has 127 characters for both, and LVM writes each '-' twice: lvcreate fails on wiped disks."""
+    group = "g" * 63 if length == 63 else "g" * 62 + "-g"
+    document = ARRAYS.replace("devices: [p]}", "devices: [p]}\n  - {id: v, type: lvm_volgroup, name: %s, devices: [a]}")
+    document = document.replace("%s", group[:63]) + "  - {id: l, type: lvm_partition, name: %s, volgroup: v}\n"
+    volume = "v" * 63 if fits else "v" * 61 + "-v"
+    part = lay_out_disks(request(document.replace("%s", volume).replace("volume: a", "volume: l")))
+    assert [problem.line for problem in part.problems] == ([] if fits else [11])
+    assert fits or "of which each '-' takes two" in part.problems[0].reason
+
+
+@pytest.mark.parametrize("item", ["raid, name: x, raidlevel: 0", "lvm_volgroup, name: x"])
+def test_disks_with_sectors_of_different_sizes_do_not_go_into_one_array_or_group(item: str) -> None:
+    disks: list[Json] = [
+        disk | {"sector_bytes": 4096 if n == 3 else 512} for n, disk in enumerate(EQUAL) if isinstance(disk, dict)
+    ]
+    document = with_line("id: r, type: disk, match: rest") + f"  - {{id: x, type: {item}, devices: [r]}}\n"
+    assert lay_out_disks(request(document)).problems == (), "an older sledgehammer does not tell"
+    assert lay_out_disks(request(document, disks[:3])).problems == ()
+    [problem] = lay_out_disks(request(document, disks)).problems
+    assert problem.line == 9
+    assert "virtio-LAB2 has 512 bytes, virtio-LAB3 has 4096 bytes" in problem.reason
+
+
+def test_a_disk_that_was_chosen_beside_a_document_is_said_to_change_nothing() -> None:
+    [note] = lay_out_disks(request(PLAIN, disk="virtio-LAB1")).notes
+    assert str(note) == "provisioner-disk: is not looked at, since the document of provisioner-storage names its disks"
+    assert lay_out_disks(request("lvm", disk="virtio-LAB1")).notes == ()
+
+
+NAMESPACES: list[Json] = [
+    {"name": "nvme-fast_S1", "device": f"nvme0n{n}", "bytes": 8 * GIB, "serial": "S1", "wwn": f"eui.00{n}"}
+    for n in (1, 2)
+]
+
+
+@pytest.mark.parametrize(
+    "layout",
+    [
+        "flat",
+        PLAIN.replace("name: virtio-LAB0", "name: nvme-fast_S1"),
+        PLAIN.replace("name: virtio-LAB0", "serial: S1"),
+        PLAIN.replace("name: virtio-LAB0", "wwn: eui.001"),
+        PLAIN.replace("name: virtio-LAB0", "match: {size: '<9G'}"),
+    ],
+)
+def test_two_disks_of_one_name_are_none_that_can_be_installed_on(layout: str) -> None:
+    """Two namespaces of an NVMe controller: the second one is neither forgotten nor wiped by chance."""
+    [problem] = lay_out_disks(request(layout, NAMESPACES)).problems
+    assert "2 disks say that they are nvme-fast_S1: nvme0n1, nvme0n2" in problem.reason
+    part = lay_out_disks(request(PLAIN, [*NAMESPACES, *EQUAL]))
+    assert [disk.name for disk in part.wiped] == ["virtio-LAB0"], "one that is kept is in nobody's way"
+
+
+def test_namespaces_with_names_of_their_own_are_disks_like_others() -> None:
+    apart: list[Json] = [
+        disk | {"name": f"nvme-fast_S1_{n}"} for n, disk in enumerate(NAMESPACES) if isinstance(disk, dict)
+    ]
+    part = lay_out_disks(request(PLAIN.replace("name: virtio-LAB0", "wwn: '0x002'"), apart))
+    assert [disk.name for disk in part.wiped] == ["nvme-fast_S1_1"]
+    [problem] = lay_out_disks(request(PLAIN.replace("name: virtio-LAB0", "serial: S1"), apart)).problems
+    assert "2 disks have serial S1: nvme-fast_S1_0 (8.6 GB), nvme-fast_S1_1 (8.6 GB)" in problem.reason
