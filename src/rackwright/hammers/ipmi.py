@@ -61,6 +61,9 @@ WRONG_SUITE = (
     "Timeout in open session response",
     "Set Session Privilege Level to OPERATOR failed\n",
 )
+NO_SESSION = "Unable to establish"
+"""Part of ipmitool's message that there is no session: the BMC never had the order."""
+NOT_ANSWERED = "Unable to set Chassis Power Control"
 SILENT = "Get Auth Capabilities error\n"
 REFUSED = "rsp=0x"
 """Part of ipmitool's message about a raw command that the BMC answered, but did not carry out."""
@@ -74,6 +77,10 @@ NO_REASONS = (
     "Error: Unable to establish IPMI v2 / RMCP+ session",
 )
 """Beginnings of lines that ipmitool prints also when all is well, or after every reason."""
+
+
+class _NotAnswered(HammerFailed):
+    """The BMC had the order, maybe, and did not answer it: whether it carried it out must be looked at."""
 
 
 class IpmiHammer(Hammer):
@@ -110,14 +117,14 @@ class IpmiHammer(Hammer):
     async def shut_down(self, node: HammerNode) -> bool:
         async with self._session(node) as bmc:
             if await bmc.power() is not Power.OFF:
-                await bmc.ask("chassis", "power", "soft")
+                await bmc.order("soft")
             return True
 
     async def reset(self, node: HammerNode) -> None:
         """Restart the machine; one that is off is switched on."""
         async with self._session(node) as bmc:
             if await bmc.power() is Power.ON:
-                await bmc.ask("chassis", "power", "reset")
+                await bmc.order("reset")
             else:
                 await bmc.switch(Power.ON)
 
@@ -163,9 +170,9 @@ class _Bmc:
         """Switch the power, and wait until it is switched: who switches off and then on would else find it still on."""
         if await self.power() is target:
             return
-        await self.ask("chassis", "power", target.value)
         loop = asyncio.get_running_loop()
         end = loop.time() + SWITCH_SECONDS
+        await self._order_until_heard(target)
         while (power := await self.power()) is not target:
             if loop.time() >= end:
                 raise HammerFailed(
@@ -173,6 +180,39 @@ class _Bmc:
                     f"{power}"
                 )
             await asyncio.sleep(POLL_SECONDS)
+
+    async def _order_until_heard(self, target: Power) -> None:
+        """Give an order until it is answered, or the power says that it was heard."""
+        for remaining in reversed(range(TRIES)):
+            try:
+                return await self.order(target.value)
+            except _NotAnswered:
+                if await self.power() is target:
+                    return None
+                if not remaining:
+                    raise
+
+    async def order(self, order: str) -> None:
+        """Give an order that changes the power, once.
+
+        ipmitool sends again what is not answered, and a BMC that heard both restarts the machine twice: the second time
+        in the middle of what the first one began. So only the session is tried again.
+        """
+        for remaining in reversed(range(TRIES)):
+            status, _, errors = await self._run(("chassis", "power", order), once=True)
+            if status == 0:
+                return
+            if NOT_ANSWERED in errors:
+                raise _NotAnswered(
+                    f"{self._name} did not answer the order to {order}, which it may have carried out. It is not given "
+                    "again: look at the machine first"
+                )
+            if (
+                not remaining
+                or NO_SESSION not in errors
+                or any(word in errors for word in (*WRONG_LOGIN, *WRONG_LEVEL))
+            ):
+                raise self._failure(errors)
 
     async def keep_boot_device(self) -> None:
         """Have the BMC keep the boot device; one that cannot must get the order to start within 60 s."""
@@ -193,21 +233,22 @@ class _Bmc:
     def _name(self) -> str:
         return f"the BMC of {self.node} at {self.address}"
 
-    def _command(self, words: Iterable[str]) -> list[str]:
+    def _command(self, words: Iterable[str], once: bool) -> list[str]:
+        pause, tries = (PAUSE * TRIES, 1) if once else (PAUSE, TRIES)
         return [
             *(self.program, "-I", "lanplus", "-C", str(self.suite), "-H", self.host, "-p", str(self.port)),
             # Operator is all that power takes. -E: the password is in the environment, where only its owner reads it.
-            *("-U", self.username, "-L", "OPERATOR", "-E", "-N", str(PAUSE), "-R", str(TRIES)),
+            *("-U", self.username, "-L", "OPERATOR", "-E", "-N", str(pause), "-R", str(tries)),
             # Given once, -v has ipmitool say why there is no session; given twice, it would show keys.
             *("-v", *words),
         ]
 
-    async def _run(self, words: Iterable[str]) -> tuple[int, str, str]:
-        """Run ipmitool; return its exit status, standard output and standard error."""
+    async def _run(self, words: Iterable[str], *, once: bool = False) -> tuple[int, str, str]:
+        """Run ipmitool; return its exit status, standard output and standard error. `once`: nothing is sent again."""
         path = os.environ.get("PATH", os.defpath)
         try:
             process = await asyncio.create_subprocess_exec(
-                *self._command(words),
+                *self._command(words, once),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,

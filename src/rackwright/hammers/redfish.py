@@ -4,6 +4,7 @@ A controller may be hostile: its responses are bounded, and no other host is cal
 """
 
 import asyncio
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -23,13 +24,23 @@ from rackwright.hammers.controller_http import ControllerAdapter
 T = TypeVar("T")
 
 DEADLINE = 60.0
+SWITCH_SECONDS = 45.0
+"""Seconds a machine may take to be off after its controller took the order. Many confirm first, and switch then."""
+POLL_SECONDS = 1.0
 THREADS = 32
 """Threads for calls to controllers only: whatever controllers do, the server has its other threads for logins and large
 answers."""
 LONGEST_REASON = 500
 """Characters of a controller's error that are shown."""
 DEVICES = {BootDevice.NETWORK: sushy.BOOT_SOURCE_TARGET_PXE, BootDevice.DISK: sushy.BOOT_SOURCE_TARGET_HDD}
+OFFS = (sushy.RESET_TYPE_FORCE_OFF, sushy.RESET_TYPE_GRACEFUL_SHUTDOWN)
+RESTARTS = (sushy.RESET_TYPE_FORCE_RESTART, sushy.RESET_TYPE_POWER_CYCLE)
+"""Ways to the same end, the surest first: a controller says which it offers."""
 POWERS = {sushy.SYSTEM_POWER_STATE_ON: Power.ON, sushy.SYSTEM_POWER_STATE_OFF: Power.OFF}
+
+
+class _StillOn(Exception):
+    """The machine is not off, and was to be."""
 
 
 class RedfishHammer(Hammer):
@@ -56,6 +67,8 @@ class RedfishHammer(Hammer):
 
     async def on(self, node: HammerNode) -> None:
         def switch_on(system: Any) -> None:
+            if system.power_state == sushy.SYSTEM_POWER_STATE_POWERING_OFF:
+                _wait_until_off(system)  # an order to switch on would be lost
             if system.power_state != sushy.SYSTEM_POWER_STATE_ON:
                 system.reset_system(sushy.RESET_TYPE_ON)
 
@@ -64,7 +77,8 @@ class RedfishHammer(Hammer):
     async def off(self, node: HammerNode) -> None:
         def switch_off(system: Any) -> None:
             if system.power_state != sushy.SYSTEM_POWER_STATE_OFF:
-                system.reset_system(sushy.RESET_TYPE_FORCE_OFF)
+                _order_off(system)
+                _wait_until_off(system)
 
         await self._with_system(node, switch_off)
 
@@ -83,7 +97,9 @@ class RedfishHammer(Hammer):
 
         def restart(system: Any) -> None:
             is_on = system.power_state == sushy.SYSTEM_POWER_STATE_ON
-            system.reset_system(sushy.RESET_TYPE_FORCE_RESTART if is_on else sushy.RESET_TYPE_ON)
+            if system.power_state == sushy.SYSTEM_POWER_STATE_POWERING_OFF:
+                _wait_until_off(system)
+            system.reset_system(_offered(system, RESTARTS) if is_on else sushy.RESET_TYPE_ON)
 
         await self._with_system(node, restart)
 
@@ -147,12 +163,44 @@ def _call(controller: _Controller, adapter: ControllerAdapter, do: Callable[[Any
         if len(systems) != 1:
             raise HammerFailed(f"{where} speaks for {len(systems)} systems, not for one")
         return do(systems[0])
+    except _StillOn as error:
+        raise HammerFailed(f"{where}: {error}") from None
     except sushy.exceptions.AccessError:
         raise HammerFailed(f"{where} refuses the user name or the password") from None
     except (sushy.exceptions.SushyError, RequestException) as error:
         raise _failure(adapter, f"{where}: {_reason(error)}") from None
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:  # what sushy makes of nonsense
         raise HammerFailed(f"{where} answers what is no Redfish ({type(error).__name__}: {_reason(error)})") from error
+
+
+def _offered(system: Any, resets: tuple[Any, ...]) -> Any:
+    """Return the first of the resets that the controller offers; if it offers none, the first, for it to refuse."""
+    offered = system.get_allowed_reset_system_values()
+    return next((reset for reset in resets if reset in offered), resets[0])
+
+
+def _order_off(system: Any) -> None:
+    """Have the machine switched off. One that went off by itself in between is off, whatever is answered to that."""
+    try:
+        system.reset_system(_offered(system, OFFS))
+    except sushy.exceptions.SushyError:
+        system.refresh()
+        if system.power_state not in (sushy.SYSTEM_POWER_STATE_OFF, sushy.SYSTEM_POWER_STATE_POWERING_OFF):
+            raise
+
+
+def _wait_until_off(system: Any) -> None:
+    """Wait until the controller says that the machine is off: who switches it on before would find it still on."""
+    ends = time.monotonic() + SWITCH_SECONDS
+    while True:
+        system.refresh()
+        power = system.power_state
+        if power == sushy.SYSTEM_POWER_STATE_OFF:
+            return
+        if time.monotonic() >= ends:
+            shown = power.value if isinstance(power, sushy.PowerState) else "unknown"
+            raise _StillOn(f"it took the order to switch off, but after {SWITCH_SECONDS:g} s its power is {shown}")
+        time.sleep(POLL_SECONDS)
 
 
 def _failure(adapter: ControllerAdapter, reason: str) -> HammerFailed:

@@ -40,6 +40,10 @@ class BadNodeNetwork(Exception):
     """The network that is wanted cannot be had on this machine. Nothing was sent; the text says why."""
 
 
+class _NotConfirmed(Exception):
+    """The change is not final. The text says what became of the node."""
+
+
 class NodeNetworkJig(Jig):
     """Changes networks. It keeps nothing of nodes."""
 
@@ -74,7 +78,7 @@ class NodeNetworkJig(Jig):
                 return Outcome.success()
             change = _Change(run, network, await self._targets(run.node_id), self._connections, log)
             return await self._change(change)
-        except BadNodeNetwork as error:
+        except (BadNodeNetwork, _NotConfirmed) as error:
             return Outcome.failure(str(error))
         except Unreachable as error:
             return Outcome.failure(f"{run.node}: {error}")
@@ -94,9 +98,7 @@ class NodeNetworkJig(Jig):
             # Whatever answers over the old connection says nothing about the new network.
             self._connections.drop(run.node_id)
             change.log(f"The node goes back by itself unless it is reached again within {change.seconds} s.\n")
-            confirmed_at = await self._confirm(change)
-            if confirmed_at is None:
-                return Outcome.failure(await self._describe_return(change))
+            confirmed_at = await self._confirm(change) or await self._wait_for_return(change)
             change.log(f"It was reached again at {confirmed_at}: the change is final.\n")
             target = replace(target, address=confirmed_at)
         if target.address != change.target.address:
@@ -121,27 +123,32 @@ class NodeNetworkJig(Jig):
             await asyncio.sleep(PAUSE_SECONDS)
         return None
 
-    async def _describe_return(self, change: "_Change") -> str:
-        """Wait until the node is back on its old network, and return what became of the change."""
+    async def _wait_for_return(self, change: "_Change") -> str:
+        """Wait until the node is back on its old network, and raise _NotConfirmed with what became of the change.
+
+        If it was told after all that the change is final, and only its answer was lost, return where it says so.
+        """
         node, loop = change.run.node, asyncio.get_running_loop()
         ends = loop.time() + change.seconds + self._returning
         while loop.time() < ends:
             reached = await change.ask_first()
             if reached is not None:
                 target, answer = reached
+                if answer.state is SwitchState.CONFIRMED:
+                    return target.address
                 if answer.state is SwitchState.BACK:
-                    return (
+                    raise _NotConfirmed(
                         f"The change of the network of {node} was not confirmed: {answer.reason}. {node} went back by "
-                        f"itself, and answers on its old network at {target.address}. {change.describe_silence()}"
-                    ).rstrip()
+                        f"itself, and answers on its old network at {target.address}.{change.describe_silence()}"
+                    )
                 if answer.state is SwitchState.UNKNOWN:
-                    return f"Another change of the network of {node} took this one over."
+                    raise _NotConfirmed(f"Another change of the network of {node} took this one over.")
             await asyncio.sleep(PAUSE_SECONDS)
         tried = " and ".join(target.address for target in change.candidates)
-        return (
+        raise _NotConfirmed(
             f"{node} was not reached after its network changed, at {tried}, and not again after {change.seconds} s, "
-            f"when it was to go back by itself. It does so at its next boot at the latest. {change.describe_silence()}"
-        ).rstrip()
+            f"when it was to go back by itself. It does so at its next boot at the latest.{change.describe_silence()}"
+        )
 
 
 class _Change:
@@ -176,7 +183,7 @@ class _Change:
             if reached is not None:
                 return reached[0]
             if loop.time() > ends:
-                raise Unreachable(f"It cannot be reached, so its network was not changed. {self.describe_silence()}")
+                raise Unreachable(f"It cannot be reached, so its network was not changed.{self.describe_silence()}")
             await asyncio.sleep(PAUSE_SECONDS)
 
     async def ask_first(self) -> tuple[Target, SwitchAnswer] | None:
@@ -215,8 +222,8 @@ class _Change:
         return None
 
     def describe_silence(self) -> str:
-        """Return why the node could not be asked where it was expected."""
-        return " ".join(self._silence.values())
+        """Return why the node could not be asked where it was expected, after a blank; empty: it always could."""
+        return "".join(f" {reason}" for reason in self._silence.values())
 
 
 def _fixed(target: Target) -> FindTarget:

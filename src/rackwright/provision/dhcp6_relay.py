@@ -1,7 +1,8 @@
 """The relay between machines and Kea's DHCPv6 server: a child of ours, `python -m rackwright.provision.dhcp6_relay`.
 
 It hears machines on the interfaces that are served, and Kea on the loopback address. What it changes in messages, and
-why, is in `domain/networks/dhcp6_messages.py`. It remembers nothing, so it may be killed at any time.
+why, is in `domain/networks/dhcp6_messages.py`. It may be killed at any time: it remembers only who declined addresses
+of late, so that no stranger declines them all.
 """
 
 import argparse
@@ -11,12 +12,16 @@ import logging
 import os
 import socket
 import struct
+import time
+from collections import Counter
 from collections.abc import Sequence
 from ipaddress import IPv6Address
 from pathlib import Path
 
+from rackwright.domain.networks.dhcp import DECLINED_SECONDS
 from rackwright.domain.networks.dhcp6 import KEA_PORT, RELAY_PORT
 from rackwright.domain.networks.dhcp6_messages import (
+    DECLINE,
     LONGEST_MESSAGE,
     BadMessage,
     relay_to_machine,
@@ -33,6 +38,32 @@ PAUSE = 2.0
 """Seconds before an interface that is not there, or failed, is tried again."""
 MOST_AT_ONCE = 64
 """Messages of one interface that are handled before others have a turn."""
+
+
+MOST_DECLINES, MOST_DECLINES_PER_MACHINE = 64, 4
+"""Refusals of addresses that are handed on, within the time for which an address is kept aside after one."""
+
+
+class Declines:
+    """Counts who declined addresses of late."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[IPv6Address] = Counter()
+        self._ends = 0.0
+
+    def allow(self, machine: IPv6Address, now: float) -> bool:
+        """Count one more, and return whether it may be handed on. That there are too many is logged once each time."""
+        if now >= self._ends:
+            self._counts.clear()
+            self._ends = now + DECLINED_SECONDS
+        if self._counts.total() >= MOST_DECLINES or self._counts[machine] >= MOST_DECLINES_PER_MACHINE:
+            return False
+        self._counts[machine] += 1
+        if self._counts.total() == MOST_DECLINES or self._counts[machine] == MOST_DECLINES_PER_MACHINE:
+            log.warning(
+                "%s declined %d addresses of DHCPv6: more are not heard for a while", machine, self._counts[machine]
+            )
+        return True
 
 
 def _open_link_socket(interface: str) -> socket.socket:
@@ -60,6 +91,7 @@ class Relay:
         self._interfaces = interfaces
         self._subnets = subnets
         self._links: dict[str, socket.socket] = {}
+        self._declines = Declines()
         self._kea = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
         self._kea.bind((LOOPBACK, RELAY_PORT))
         self._kea.setblocking(False)
@@ -103,6 +135,8 @@ class Relay:
             packet = relay_to_server(message, machine, interface, places[0][0])
         except BadMessage as error:
             log.debug("a message on %s was dropped: %s", interface, error)
+            return
+        if message[0] == DECLINE and not self._declines.allow(machine, time.monotonic()):
             return
         with contextlib.suppress(OSError):  # Kea is not up, or has too much to do; the machine asks again
             self._kea.sendto(packet, (LOOPBACK, KEA_PORT))

@@ -37,6 +37,8 @@ PAUSE = 1.0
 """Seconds between two advertisements at least."""
 MOST_AT_ONCE = 1000
 """Packets that are taken from the kernel before other tasks have a turn."""
+ICMP6_FILTER = 1
+"""The socket option with a bit for each kind of packet that the kernel keeps to itself."""
 
 
 def advertisement(subnets: Iterable[IPv6Network]) -> bytes:
@@ -59,6 +61,25 @@ def _served_on(interface: str, subnets: Path | None) -> list[IPv6Network]:
     return list(dict.fromkeys(subnet for _, subnet in server_addresses(interface, read_subnets(subnets))))
 
 
+def _only(kind: int) -> bytes:
+    """Return the filter that lets one kind of packet pass."""
+    blocked = (1 << 256) - 1 & ~(1 << kind)
+    return struct.pack("@8I", *(blocked >> 32 * word & 0xFFFFFFFF for word in range(8)))
+
+
+def is_solicitation(packet: bytes) -> bool:
+    """Return whether a packet is a well-formed router solicitation (RFC 4861, 6.1.1)."""
+    if len(packet) < 8 or packet[0] != SOLICITATION or packet[1] != 0:
+        return False
+    at = 8
+    while at < len(packet):
+        length = 8 * packet[at + 1] if at + 1 < len(packet) else 0
+        if length == 0 or at + length > len(packet):
+            return False
+        at += length
+    return True
+
+
 def _open_socket(interface: str) -> socket.socket:
     index = socket.if_nametoindex(interface)
     raw = socket.socket(socket.AF_INET6, socket.SOCK_RAW, socket.IPPROTO_ICMPV6)
@@ -68,6 +89,7 @@ def _open_socket(interface: str) -> socket.socket:
         raw.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_IF, index)
         group = socket.inet_pton(socket.AF_INET6, ALL_ROUTERS) + struct.pack("@I", index)
         raw.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_JOIN_GROUP, group)
+        raw.setsockopt(socket.IPPROTO_ICMPV6, ICMP6_FILTER, _only(SOLICITATION))
         raw.setblocking(False)
     except OSError:
         raw.close()
@@ -78,8 +100,11 @@ def _open_socket(interface: str) -> socket.socket:
 async def _wait_for_solicitation(raw: socket.socket) -> None:
     """Wait until a machine asks, and drop the other packets received so far: one answer serves all that asked."""
     loop = asyncio.get_running_loop()
-    while (await loop.sock_recv(raw, 1500))[:1] != bytes([SOLICITATION]):
-        pass
+    others = 0
+    while not is_solicitation(await loop.sock_recv(raw, 1500)):
+        others += 1
+        if others % MOST_AT_ONCE == 0:
+            await asyncio.sleep(0)  # what is there already is received without a pause
     with contextlib.suppress(BlockingIOError):
         for _ in range(MOST_AT_ONCE):
             raw.recv(1500)

@@ -1,10 +1,12 @@
 """A TFTP server for firmware that knows nothing better: it serves a fixed map of files for reading, and nothing else.
 
 RFC 1350 with blksize and tsize (RFC 2347 to 2349). A name is looked up, never opened as a path. Each transfer has a
-port of its own, as the protocol requires, and their number is limited. Anybody can ask in the name of addresses that
-will never answer, so at the limit a new transfer replaces the one whose client is silent for longest; if none is
-silent, one of the address that has most of them. Only requests are answered: a server that answers errors with an error
-can be set, by one packet in another server's name, to exchange errors with that one for ever.
+port of its own, as the protocol requires, and their number is limited: that of one address, of one network (an IPv6
+host has all addresses of its network) and of all. Anybody can ask in the name of addresses that will never answer, so
+at a limit a new transfer replaces the one whose client is silent for longest; if none is silent, one of the network or
+address that has most of them. Only requests are answered: a server that answers errors with an error can be set, by one
+packet in another server's name, to exchange errors with that one for ever. Errors are few, since they may be sent to
+whom nobody knows.
 """
 
 import asyncio
@@ -17,6 +19,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, cast
+
+from rackwright.domain.networks.source_networks import source_network
 
 log = logging.getLogger(__name__)
 
@@ -35,6 +39,11 @@ LARGEST_BLOCK = 1468
 """Bytes that fit an Ethernet frame: firmware does not put fragments together."""
 MOST_TRANSFERS = 128
 MOST_PER_ADDRESS = 4
+MOST_PER_NETWORK = 64
+"""Of the IPv6 addresses of one network, which may all be one host's, and may be those of a whole rack."""
+MOST_ERRORS, MOST_ERRORS_PER_NETWORK = 256, 64
+"""Errors that are answered within ERRORS_SECONDS. Who gets none asks again."""
+ERRORS_SECONDS = 1.0
 TRIES = 6
 FIRST_WAIT = 0.5
 """Seconds before a block is sent again; doubled with each try."""
@@ -129,9 +138,10 @@ class _Transfer(asyncio.DatagramProtocol):
 
 @dataclass
 class _TransferRecord:
-    """The address of a transfer's client, and when that client last acknowledged a packet."""
+    """The address of a transfer's client, its network, and when that client last acknowledged a packet."""
 
     source: str
+    network: str
     acknowledged_at: float
     """The time of the last acknowledgement, by the clock of the event loop."""
 
@@ -147,6 +157,9 @@ class TftpServer(asyncio.DatagramProtocol):
         self._host = host
         self._transfers: dict[asyncio.Task[None], _TransferRecord] = {}
         self._transport: asyncio.DatagramTransport | None = None
+        self._errors: Counter[str] = Counter()
+        """Errors answered of late, by network."""
+        self._errors_end = 0.0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.DatagramTransport, transport)
@@ -156,49 +169,56 @@ class TftpServer(asyncio.DatagramProtocol):
             return
         request = parse_request(data)
         if request is None:
-            self._answer(error_packet(ILLEGAL, "only reading, as octets"), addr)
+            self._answer_error(ILLEGAL, "only reading, as octets", addr)
             return
         content = self._files().get(request.name.lstrip("/"))
         if content is None:
-            log.info("tftp: %s asked for %r, which is not served", addr[0], request.name[:80])
-            self._answer(error_packet(NOT_FOUND, "no such file"), addr)
+            if self._answer_error(NOT_FOUND, "no such file", addr):
+                log.info("tftp: %s asked for %r, which is not served", addr[0], request.name[:80])
             return
         if not self._make_room(addr[0]):
             return  # it asks again by itself
-        record = _TransferRecord(addr[0], asyncio.get_running_loop().time())
+        record = _TransferRecord(addr[0], source_network(addr[0]), asyncio.get_running_loop().time())
         task = asyncio.create_task(self._transfer(content, request, addr, record), name=f"tftp {addr[0]}")
         self._transfers[task] = record
         task.add_done_callback(lambda ended: self._transfers.pop(ended, None))
 
     def _make_room(self, source: str) -> bool:
         """Return whether one more transfer can start; if need be, end another for it."""
-        shares = Counter(record.source for record in self._transfers.values())
-        if shares[source] >= MOST_PER_ADDRESS:
+        network = source_network(source)
+        neighbours = {task: record for task, record in self._transfers.items() if record.network == network}
+        if sum(record.source == source for record in neighbours.values()) >= MOST_PER_ADDRESS:
             return False
-        if len(self._transfers) < MOST_TRANSFERS:
+        if len(neighbours) >= MOST_PER_NETWORK:
+            task = _transfer_to_end({task: (record, record.source) for task, record in neighbours.items()}, source)
+        elif len(self._transfers) >= MOST_TRANSFERS:
+            everybody = self._transfers.items()
+            task = _transfer_to_end({task: (record, record.network) for task, record in everybody}, network)
+        else:
             return True
-        task = self._transfer_to_end(shares, source)
         if task is None:
             return False
         del self._transfers[task]
         task.cancel()
         return True
 
-    def _transfer_to_end(self, shares: Counter[str], source: str) -> asyncio.Task[None] | None:
-        """Return the transfer to end for one of `source`: a silent client's, or one of an address that has too many."""
-        task, record = min(self._transfers.items(), key=lambda item: item[1].acknowledged_at)
-        if asyncio.get_running_loop().time() - record.acknowledged_at >= SILENT:
-            return task
-        greedy, share = shares.most_common(1)[0]
-        if share <= shares[source] + 1:
-            return None
-        return next(task for task, record in self._transfers.items() if record.source == greedy)
-
     async def close(self) -> None:
         tasks = list(self._transfers)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _answer_error(self, code: int, text: str, to: Address) -> bool:
+        """Answer an error unless there were too many of late; return whether it was answered."""
+        now, network = asyncio.get_running_loop().time(), source_network(to[0])
+        if now >= self._errors_end:
+            self._errors.clear()
+            self._errors_end = now + ERRORS_SECONDS
+        if self._errors[network] >= MOST_ERRORS_PER_NETWORK or self._errors.total() >= MOST_ERRORS:
+            return False
+        self._errors[network] += 1
+        self._answer(error_packet(code, text), to)
+        return True
 
     def _answer(self, packet: bytes, to: Address) -> None:
         assert self._transport is not None
@@ -232,6 +252,23 @@ class TftpServer(asyncio.DatagramProtocol):
                     return
         finally:
             transport.close()
+
+
+def _transfer_to_end(
+    transfers: Mapping[asyncio.Task[None], tuple[_TransferRecord, str]], source: str
+) -> asyncio.Task[None] | None:
+    """Return the transfer to end for one of `source`: a silent client's, or one of a source that has too many.
+
+    `transfers`: each with what it is counted as.
+    """
+    task, (record, _) = min(transfers.items(), key=lambda item: item[1][0].acknowledged_at)
+    if asyncio.get_running_loop().time() - record.acknowledged_at >= SILENT:
+        return task
+    shares = Counter(counted for _, counted in transfers.values())
+    greedy, share = shares.most_common(1)[0]
+    if share <= shares[source] + 1:
+        return None
+    return next(task for task, (_, counted) in transfers.items() if counted == greedy)
 
 
 def _connected_socket(host: str, client: Address) -> socket.socket:

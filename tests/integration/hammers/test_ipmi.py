@@ -87,6 +87,40 @@ async def test_a_machine_that_does_not_switch_is_told_of(bmc: SimulatedBmc, monk
         await IpmiHammer().on(bmc.node())
 
 
+async def test_a_restart_whose_answer_is_lost_is_not_ordered_again(
+    bmc: SimulatedBmc, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hammer, node = IpmiHammer(), bmc.node()
+    await hammer.on(node)
+    monkeypatch.setattr(ipmi, "PAUSE", 1)
+    bmc.relay.loses = lambda: "set reset 1" in bmc.asked()
+    with pytest.raises(
+        HammerFailed, match="did not answer the order to reset, which it may have carried out"
+    ) as failed:
+        await hammer.reset(node)
+    assert not isinstance(failed.value, ControllerUnreachable), "no other server may do it again"
+    assert bmc.asked().count("set reset 1") == 1
+
+
+async def test_whether_an_order_was_heard_is_told_by_the_power(
+    bmc: SimulatedBmc, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ipmi, "PAUSE", 1)
+    bmc.relay.loses = lambda: bmc.asked()[-1:] == ["set power 1"]
+    hammer, node = IpmiHammer(), bmc.node()
+    looks = bmc.folder / "asked"
+
+    async def hear_again() -> None:
+        await until(lambda: "set power 1" in looks.read_text(), "the order is given")
+        await until(lambda: bmc.relay.lost > 0, "its answer is lost")
+        bmc.relay.loses = lambda: False
+
+    hearing = asyncio.create_task(hear_again())
+    await hammer.on(node)
+    await hearing
+    assert bmc.asked().count("set power 1") == 1
+
+
 @pytest.mark.parametrize(("device", "there"), [(BootDevice.NETWORK, "pxe"), (BootDevice.DISK, "default")])
 async def test_the_boot_device_reaches_the_machine(bmc: SimulatedBmc, device: BootDevice, there: str) -> None:
     await IpmiHammer().boot_device(bmc.node(), device)

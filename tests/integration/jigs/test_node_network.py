@@ -25,7 +25,7 @@ from rackwright.domain.installs.node_network.networkd import FOLDER, PREFIX
 from rackwright.domain.installs.request import RootFile
 from rackwright.domain.runs import Answer, Outcome, Run
 from rackwright.jigs.node_network import NodeNetworkJig
-from rackwright.reach.network_switch import STATE
+from rackwright.reach.network_switch import STATE, SwitchState
 from rackwright.reach.ssh_connections import Connections, HostKeyWatch
 
 KEY = asyncssh.generate_private_key("ssh-ed25519")
@@ -192,6 +192,19 @@ async def test_a_change_that_is_taken_over_goes_back_to_what_was_confirmed_last(
     await _die_when(lambda: _is_applied(node), server.change(f"{node.address}/29"))
     assert (await server.change("", SHORT)).answer is Answer.FAILED
     assert _in_force(node) == _network_file(f"{node.address}/30").content
+
+
+async def test_a_change_whose_confirmation_was_not_answered_is_final(
+    server: Server, node: SshNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def confirm_unheard(self: NodeNetworkJig, change: Any) -> None:
+        await until(lambda: _is_applied(node), "it is applied")
+        answer = await change.ask(change.target, "confirm")
+        assert answer.state is SwitchState.CONFIRMED
+
+    monkeypatch.setattr(NodeNetworkJig, "_confirm", confirm_unheard)
+    outcome = await server.change(f"{node.address}/29")
+    assert outcome.answer is Answer.SUCCEEDED, outcome.error
 
 
 async def test_who_applies_is_killed_in_the_middle(server: Server, node: SshNode) -> None:

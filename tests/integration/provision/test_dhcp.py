@@ -12,6 +12,7 @@ from tests.support.rack import refused
 from tests.support.waiting import until
 
 from rackwright.domain.errors import Rule
+from rackwright.domain.networks.dhcp import DECLINED_SECONDS
 from rackwright.store.machines.boot import set_bootenv
 from rackwright.store.machines.nodes import delete_node
 
@@ -42,6 +43,15 @@ async def test_a_machine_gets_its_own_address_name_and_boot_file_and_a_stranger_
     stranger = await provider.ask(STRANGER, "--arch", "0")
     assert 100 <= int(stranger["address"].split(".")[3]) <= 199
     assert stranger["boot_file"] == "undionly.kpxe"
+
+
+async def test_a_declined_address_is_given_to_nobody_for_a_while(provider: Provider) -> None:
+    await provider.caught_up()
+    declined = await provider.ask(STRANGER, "--decline", "3")
+    assert len(set(declined)) == 3
+    assert (await provider.ask(M1))["address"] not in declined
+    config = await provider.kea()._kea4.configuration()
+    assert config["Dhcp4"]["decline-probation-period"] == DECLINED_SECONDS < 3600, "Kea's own is a day"
 
 
 async def test_firmware_that_boots_by_http_gets_a_url_and_is_told_that_it_is_one(provider: Provider) -> None:

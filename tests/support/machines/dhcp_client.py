@@ -1,8 +1,10 @@
 """A DHCP client as firmware has one: sends DISCOVER and REQUEST as some machine, and prints what it was given as JSON.
 
 A program of its own, with nothing but the standard library, because it is run inside network namespaces:
-`python dhcp_client.py INTERFACE MAC --seconds N [--arch N] [--ipxe] [--offers N]`. It gives up after so many seconds.
+`python dhcp_client.py INTERFACE MAC --seconds N [--arch N] [--ipxe] [--offers N] [--decline N]`. It
+gives up after so many seconds.
 With --offers it asks for nothing, but lists who offers what as soon as so many servers do.
+With --decline it declines what it was given, so many times, and lists what that was.
 """
 
 import argparse
@@ -15,7 +17,7 @@ import time
 from typing import Any
 
 MAGIC = b"\x63\x82\x53\x63"
-DISCOVER, OFFER, REQUEST, ACK = 1, 2, 3, 5
+DISCOVER, OFFER, REQUEST, DECLINE, ACK = 1, 2, 3, 4, 5
 HTTP_ARCHITECTURES = (15, 16, 19)
 
 
@@ -103,6 +105,19 @@ class Client:
                 break
         return None
 
+    def decline(self, seconds: float, times: int) -> list[str]:
+        """Decline what is given, again and again; return the addresses."""
+        declined: list[str] = []
+        end = time.monotonic() + seconds
+        while len(declined) < times:
+            given = self.ask(end - time.monotonic())
+            if given is None:
+                break
+            wanted = option(50, socket.inet_aton(given["address"])) + option(54, socket.inet_aton(given["server"]))
+            self.send(DECLINE, wanted)
+            declined.append(given["address"])
+        return declined
+
     def offers(self, seconds: float, servers: int) -> list[dict[str, Any]]:
         """What is offered, by server, once that many servers offer something."""
         found: dict[str, dict[str, Any]] = {}
@@ -122,6 +137,7 @@ def main() -> None:
     words.add_argument("--arch", type=int)
     words.add_argument("--ipxe", action="store_true")
     words.add_argument("--offers", type=int)
+    words.add_argument("--decline", type=int)
     words.add_argument("--seconds", type=float, required=True)
     given = words.parse_args()
     extra = b""
@@ -131,7 +147,11 @@ def main() -> None:
     if given.ipxe:
         extra += option(77, b"iPXE") + option(175, bytes([176, 1, 1]))
     client = Client(given.interface, given.mac, extra)
-    found = client.offers(given.seconds, given.offers) if given.offers else client.ask(given.seconds)
+    found: object
+    if given.decline:
+        found = client.decline(given.seconds, given.decline)
+    else:
+        found = client.offers(given.seconds, given.offers) if given.offers else client.ask(given.seconds)
     sys.stdout.write(json.dumps(found) + "\n")
 
 

@@ -9,7 +9,7 @@ import contextlib
 import random
 import shutil
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,6 +76,9 @@ class Relay(asyncio.DatagramProtocol):
         self._bmc = bmc
         self._ways: dict[tuple[str, int], socket.socket] = {}
         self.received = 0
+        self.loses: Callable[[], bool] = lambda: False
+        """Whether an answer of the BMC is lost now."""
+        self.lost = 0
         self.suites: set[tuple[int, int, int]] = set()
         """Authentication, integrity and confidentiality, by their numbers in RMCP+."""
 
@@ -96,8 +99,14 @@ class Relay(asyncio.DatagramProtocol):
             way.setblocking(False)
             way.connect(bmc)
             loop = asyncio.get_running_loop()
-            loop.add_reader(way, lambda: self._transport.sendto(way.recv(2048), client))
+            loop.add_reader(way, lambda: self._answer(way.recv(2048), client))
         return self._ways[client]
+
+    def _answer(self, message: bytes, client: tuple[str, int]) -> None:
+        if self.loses():
+            self.lost += 1
+        else:
+            self._transport.sendto(message, client)
 
     def close(self) -> None:
         for way in self._ways.values():

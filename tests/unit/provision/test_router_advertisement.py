@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import struct
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from ipaddress import IPv6Network
@@ -11,7 +12,7 @@ from tests.support.waiting import until
 
 from rackwright.provision import router_advertisement
 
-SOLICITATION = bytes([router_advertisement.SOLICITATION, 0, 0, 0])
+SOLICITATION = bytes([router_advertisement.SOLICITATION, 0, 0, 0, 0, 0, 0, 0])
 NOISE = bytes([128, 0, 0, 0])
 
 
@@ -49,6 +50,62 @@ async def answering(here: socket.socket, sending: Sending) -> AsyncIterator[None
 async def flood(there: socket.socket, packets: int) -> None:
     for _ in range(packets):
         await asyncio.get_running_loop().sock_sendall(there, SOLICITATION)
+
+
+LINK_LAYER = bytes([1, 1, 0x52, 0x54, 0, 0, 0, 1])
+
+
+@pytest.mark.parametrize("packet", [SOLICITATION, SOLICITATION + LINK_LAYER, SOLICITATION + 2 * LINK_LAYER])
+def test_a_solicitation_is_known(packet: bytes) -> None:
+    assert router_advertisement.is_solicitation(packet)
+
+
+@pytest.mark.parametrize(
+    "packet",
+    [
+        b"",
+        SOLICITATION[:7],
+        b"\x85\x01" + SOLICITATION[2:],
+        b"\x86\x00" + SOLICITATION[2:],
+        SOLICITATION + b"\x01",
+        SOLICITATION + bytes(8),
+        SOLICITATION + LINK_LAYER[:-1],
+        SOLICITATION + b"\x01\xff" + bytes(6),
+    ],
+)
+def test_what_is_not_well_formed_is_no_solicitation(packet: bytes) -> None:
+    assert not router_advertisement.is_solicitation(packet)
+
+
+async def test_a_flood_of_other_packets_leaves_other_tasks_their_turn() -> None:
+    class Flooded:
+        """A socket on which there always is another packet, but for what a test can stand."""
+
+        received = 0
+
+        def recv(self, size: int) -> bytes:
+            self.received += 1
+            assert self.received < 10 * router_advertisement.MOST_AT_ONCE, "nobody else had a turn"
+            return NOISE
+
+        def gettimeout(self) -> float:
+            return 0.0
+
+        def fileno(self) -> int:
+            return -1
+
+    waiting = asyncio.create_task(router_advertisement._wait_for_solicitation(Flooded()))  # type: ignore[arg-type]
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
+
+
+def test_the_kernel_hands_on_solicitations_alone() -> None:
+    words = struct.unpack("@8I", router_advertisement._only(router_advertisement.SOLICITATION))
+    passing = [kind for kind in range(256) if not words[kind // 32] >> kind % 32 & 1]
+    assert passing == [router_advertisement.SOLICITATION]
 
 
 def test_an_advertisement_says_nothing_where_no_subnet_is_served() -> None:

@@ -266,6 +266,101 @@ async def test_a_few_addresses_that_acknowledge_slowly_do_not_keep_others_out(
         assert await fetch(port, "ipxe.efi") == (CONTENT, None)
 
 
+class Sent(asyncio.DatagramTransport):
+    """Counts what is sent, to whom."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.to: list[str] = []
+
+    def sendto(self, data: object, addr: tuple[str, int] | None = None) -> None:  # type: ignore[override]
+        assert addr is not None
+        self.to.append(addr[0])
+
+
+@pytest.fixture
+async def heard(served: Mapping[str, tftp.Content]) -> AsyncIterator[tuple[tftp.TftpServer, Sent]]:
+    """A server that hears packets of any address, though no transfer gets anywhere."""
+
+    class Idle(tftp.TftpServer):
+        async def _transfer(self, *_: object) -> None:
+            await asyncio.Event().wait()
+
+    server, sent = Idle(lambda: served, HOST), Sent()
+    server.connection_made(sent)
+    yield server, sent
+    await server.close()
+
+
+def running(server: tftp.TftpServer, beginning: str) -> int:
+    return sum(record.source.startswith(beginning) for record in server._transfers.values())
+
+
+async def test_one_ipv6_network_does_not_take_the_transfers_of_all(
+    heard: tuple[tftp.TftpServer, Sent], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tftp, "SILENT", 3600)
+    server, _ = heard
+    for number in range(1000):
+        server.datagram_received(request("ipxe.efi"), (f"2001:db8::{number + 1:x}", 1000, 0, 0))
+    assert running(server, "2001:db8::") == tftp.MOST_PER_NETWORK
+    server.datagram_received(request("ipxe.efi"), ("2001:db8:0:1::1", 1000, 0, 0))
+    server.datagram_received(request("ipxe.efi"), ("192.0.2.1", 1000))
+    assert running(server, "2001:db8:0:1::1") == 1
+    assert running(server, "192.0.2.1") == 1
+
+
+async def test_at_the_limit_the_network_with_most_transfers_gives_way(
+    heard: tuple[tftp.TftpServer, Sent], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tftp, "SILENT", 3600)
+    monkeypatch.setattr(tftp, "MOST_TRANSFERS", tftp.MOST_PER_NETWORK)
+    server, _ = heard
+    for number in range(tftp.MOST_PER_NETWORK):
+        server.datagram_received(request("ipxe.efi"), (f"2001:db8::{number + 1:x}", 1000, 0, 0))
+    for number in range(10):
+        server.datagram_received(request("ipxe.efi"), (f"192.0.2.{number + 1}", 1000))
+    assert running(server, "192.0.2.") == 10
+    assert running(server, "2001:db8::") == tftp.MOST_PER_NETWORK - 10
+
+
+async def test_in_one_network_the_address_with_most_transfers_gives_way(
+    heard: tuple[tftp.TftpServer, Sent], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tftp, "SILENT", 3600)
+    monkeypatch.setattr(tftp, "MOST_PER_NETWORK", tftp.MOST_PER_ADDRESS)
+    server, _ = heard
+    for port in range(tftp.MOST_PER_ADDRESS):
+        server.datagram_received(request("ipxe.efi"), ("2001:db8::66", port + 1, 0, 0))
+    server.datagram_received(request("ipxe.efi"), ("2001:db8::1", 1, 0, 0))
+    assert running(server, "2001:db8::1") == 1
+
+
+async def test_errors_are_few_to_one_network_and_to_all(
+    heard: tuple[tftp.TftpServer, Sent], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tftp, "ERRORS_SECONDS", 3600)
+    server, sent = heard
+    for number in range(1000):
+        server.datagram_received(request("nothing"), ("192.0.2.66", 1000 + number))
+    assert len(sent.to) == tftp.MOST_ERRORS_PER_NETWORK
+    server.datagram_received(request("nothing"), ("192.0.2.1", 1000))
+    assert sent.to[-1] == "192.0.2.1", "another one is told"
+    for number in range(1000):
+        server.datagram_received(request("nothing", "netascii"), (f"198.18.{number // 250}.{number % 250}", 1000))
+    assert len(sent.to) == tftp.MOST_ERRORS
+
+
+async def test_what_is_not_served_fills_no_log(
+    heard: tuple[tftp.TftpServer, Sent], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tftp, "ERRORS_SECONDS", 3600)
+    caplog.set_level("INFO")
+    for number in range(1000):
+        heard[0].datagram_received(request("nothing"), ("192.0.2.66", 1000 + number))
+    assert len(caplog.records) == tftp.MOST_ERRORS_PER_NETWORK
+
+
 def test_requests_for_an_image_that_is_not_there_fill_no_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     warn = RareWarning()
     for _ in range(1000):

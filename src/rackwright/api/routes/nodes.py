@@ -1,6 +1,5 @@
 """/api/v2/nodes: machines and phantoms, how they are added, changed, accepted, moved and installed anew."""
 
-from dataclasses import asdict
 from datetime import datetime
 from typing import Annotated, Any
 
@@ -19,7 +18,6 @@ from rackwright.api.http.writing import EditTerms, PostTerms, write, write_graph
 from rackwright.domain.attributes import merge
 from rackwright.domain.catalogue import JsonObject
 from rackwright.domain.errors import NotPermitted
-from rackwright.domain.machines.reported_bmc import propose_bmc
 from rackwright.domain.states import NodeRoleState
 from rackwright.store.db.session import GraphSession, Session
 from rackwright.store.db.visibility import EVERYTHING
@@ -29,6 +27,7 @@ from rackwright.store.machines.keys import key_fingerprint, line_fingerprint
 from rackwright.store.machines.node_address import approve_address, forget_host_key, pin_host_key, pin_offered_key
 from rackwright.store.machines.node_changes import Editor, NodeChanges, edit_node
 from rackwright.store.machines.nodes import NODES, NewNode, NodeRecord, lock_node, select_nodes_for_list
+from rackwright.store.machines.proposed_bmcs import read_proposed_bmc
 from rackwright.store.machines.registration import accept_machine
 from rackwright.store.networks.domains import find_domain_of_node
 
@@ -197,15 +196,15 @@ class NodeDetail(NodeOut):
     discovery: JsonMap
     proposed_bmc: ProposedBmcOut | None = Field(
         description="Where the machine says that its BMC is. Nothing is sent there before an administrator has set it;"
-        " null: one is set, or the machine says nothing of it."
+        " null: one is set, the machine says nothing of it, or the address is known to be somebody else's."
     )
 
     @classmethod
-    def of(cls, node: NodeRecord) -> "NodeDetail":
-        proposed = propose_bmc(node.discovery.get("bmc"), node.hint.get("bmc"))
+    async def read(cls, session: Session, node: NodeRecord) -> "NodeDetail":
+        proposed = await read_proposed_bmc(session, node)
         found = {
             "discovery": mask_secrets(node.discovery),
-            "proposed_bmc": None if proposed is None else asdict(proposed),
+            "proposed_bmc": None if proposed is None else {"kind": proposed.kind, "address": proposed.address},
         }
         return cls.model_validate({**_node_fields(node), **found})
 
@@ -286,7 +285,7 @@ async def create_node(caller: Writer, terms: PostTerms, body: NodeIn) -> Respons
             raise _refuse_trust(node.name)
         if body.host_key is not None:
             await pin_host_key(session, node, body.host_key)
-        return NodeDetail.of(await stored.get_node(session, node.id, EVERYTHING))
+        return await NodeDetail.read(session, await stored.get_node(session, node.id, EVERYTHING))
 
     return await write_graph(caller, terms, work, status=201, location=lambda node: f"/api/v2/nodes/{_id_of(node)}")
 
@@ -324,8 +323,8 @@ def _id_of(node: BaseModel) -> int:
 @router.get("/{node}", response_model=NodeDetail)
 async def get_node(caller: ScopedReader, node: Key, fields: Fields) -> Response:
     """One node."""
-    async with caller.read(once=True) as (session, visible):
-        return answer(NodeDetail.of(await stored.get_node(session, node, visible)), fields=fields)
+    async with caller.read() as (session, visible):
+        return answer(await NodeDetail.read(session, await stored.get_node(session, node, visible)), fields=fields)
 
 
 def _editable(node: NodeRecord) -> NodeEdit:
@@ -377,7 +376,7 @@ async def update_node(caller: Writer, terms: EditTerms, node: Key, request: Requ
         if record.waiting and changes.available:
             await caller.authorize_accepting(session)
         editor = Editor(caller.is_administrator, await caller.may_accept(session))
-        return NodeDetail.of(await edit_node(session, record, changes, editor))
+        return await NodeDetail.read(session, await edit_node(session, record, changes, editor))
 
     return await write(caller, terms, work)
 
@@ -408,7 +407,7 @@ async def accept_node(caller: Writer, terms: PostTerms, node: Key, body: AcceptI
             await caller.authorize_accepting(session)
         terms.check(NodeOut.of(record), f"node {record.name}")
         await accept_machine(session, record.id, key)
-        return NodeDetail.of(await stored.get_node(session, record.id, EVERYTHING))
+        return await NodeDetail.read(session, await stored.get_node(session, record.id, EVERYTHING))
 
     return await write(caller, terms, work)
 
@@ -445,6 +444,6 @@ async def move_node(caller: Writer, terms: PostTerms, node: Key, body: MoveIn) -
         await caller.authorize(session, target.id)
         terms.check(NodeOut.of(record), f"node {record.name}")
         await stored.move_node(session, record.id, target.id)
-        return NodeDetail.of(await stored.get_node(session, record.id, EVERYTHING))
+        return await NodeDetail.read(session, await stored.get_node(session, record.id, EVERYTHING))
 
     return await write_graph(caller, terms, work)

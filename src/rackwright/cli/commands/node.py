@@ -227,7 +227,7 @@ def bmc(
     client = Client()
     reported_kind = BMC_KINDS[0]
     if not address:
-        address, reported_kind = _confirm_reported_address(client, node, yes)
+        address, reported_kind = _confirm_known_address(client, node, yes)
     body = {
         "kind": kind or reported_kind,
         "address": address,
@@ -246,15 +246,25 @@ def _read_bmc_password(node: str, from_stdin: bool) -> str:
     return variable if variable is not None else read_password(f"Password of the BMC of {node}: ", from_stdin)
 
 
-def _confirm_reported_address(client: Client, node: str, yes: bool) -> tuple[str, str]:
-    """Return the address that the machine reports for its BMC, and what it speaks, once a person agrees."""
-    reported = client.get(f"/nodes/{node}")["discovery"].get("bmc")
-    address = reported.get("address") if isinstance(reported, dict) else None
-    if not isinstance(address, str):
-        raise typer.BadParameter(f"{node} does not say where its BMC is: give it with --address.")
-    kind = reported.get("kind") if reported.get("kind") in BMC_KINDS else BMC_KINDS[0]
-    confirm(f"The machine says that its BMC is at {address!r} ({kind}). Send the password there?", yes)
-    return address, str(kind)
+def _confirm_known_address(client: Client, node: str, yes: bool) -> tuple[str, str]:
+    """Return the address that a BMC was given, or else that the machine reports for it, and what it speaks.
+
+    A person has to agree.
+    """
+    shown = client.get(f"/nodes/{node}")
+    chosen, proposed = shown["hint"].get("bmc"), shown["proposed_bmc"]
+    if isinstance(chosen, dict) and chosen.get("address"):
+        address, kind, source = chosen["address"], chosen.get("kind"), "The BMC was said to be"
+    elif proposed is not None:
+        address, kind, source = proposed["address"], proposed["kind"], "The machine says that its BMC is"
+    else:
+        raise typer.BadParameter(
+            f"{node} does not say where its BMC is, or names an address that cannot be its BMC's: "
+            "give it with --address."
+        )
+    kind = kind if kind in BMC_KINDS else BMC_KINDS[0]
+    confirm(f"{source} at {address!r} ({kind}). Send the password there?", yes)
+    return str(address), str(kind)
 
 
 @app.command("host-key")

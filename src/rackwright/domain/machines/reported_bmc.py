@@ -69,6 +69,8 @@ class ProposedBmc:
 
     kind: str
     address: str
+    host: str
+    """The address without a port."""
 
 
 def propose_bmc(reported: Json, chosen: Json) -> ProposedBmc | None:
@@ -83,10 +85,10 @@ def propose_bmc(reported: Json, chosen: Json) -> ProposedBmc | None:
         return None
     try:
         host = address if address.count(":") > 1 and "[" not in address else (urlsplit(f"//{address}").hostname or "")
-        known = _is_on_a_network(ip_address(host))
+        parsed = ip_address(host)
     except ValueError:
         return None
-    return ProposedBmc(str(kind), address) if known else None
+    return ProposedBmc(str(kind), address, str(parsed)) if _is_on_a_network(parsed) else None
 
 
 def _decode(structure: Json) -> bytes:
@@ -143,6 +145,8 @@ def _read_address(reported: Json) -> Address | None:
 
 def _is_on_a_network(address: Address) -> bool:
     """Return whether another host can be at an address, and be spoken to from a third."""
+    if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
+        return _is_on_a_network(address.ipv4_mapped)
     return not (
         address.is_unspecified
         or address.is_loopback

@@ -26,6 +26,10 @@ RETRY_MILLISECONDS = 2000
 LEASE_SECONDS = 900
 """How long a lease lasts: short, because an unknown machine soon becomes a node with an address of its own."""
 
+DECLINED_SECONDS = 2 * LEASE_SECONDS
+"""How long an address is kept aside that a client declined, since somebody else uses it. Kea's own day would let a
+stranger who declines them all keep a pool, and each node's own address, from everybody for that day."""
+
 IPXE_BIOS, IPXE_X64, IPXE_ARM64 = "undionly.kpxe", "ipxe.efi", "ipxe-arm64.efi"
 SHIM_X64 = "shimx64.efi"
 """The files that firmware fetches, each kind its own.
@@ -143,6 +147,7 @@ def render_kea_config(state: DhcpState, kea: KeaHost) -> JsonObject:
             "user-context": {"generation": state.generation},
             "authoritative": True,
             "valid-lifetime": LEASE_SECONDS,
+            "decline-probation-period": DECLINED_SECONDS,
             # A machine may ask from any of its interfaces, and gets the one address that it has there.
             "ip-reservations-unique": False,
             "host-reservation-identifiers": ["hw-address"],

@@ -12,6 +12,7 @@ from ipaddress import IPv6Address, IPv6Network
 from rackwright.domain.catalogue import Json, JsonObject
 from rackwright.domain.names import check_mac, check_node_name
 from rackwright.domain.networks.dhcp import (
+    DECLINED_SECONDS,
     FOR_EVER,
     IPXE_ARM64,
     LEASE_SECONDS,
@@ -133,6 +134,7 @@ def render_kea6_config(state: Dhcp6State, kea: Kea6Host) -> JsonObject:
             "server-id": {"type": "LL", "htype": 1, "identifier": kea.server_id, "persist": False},
             "user-context": {"generation": state.generation},
             "valid-lifetime": LEASE_SECONDS,
+            "decline-probation-period": DECLINED_SECONDS,
             "preferred-lifetime": LEASE_SECONDS * 2 // 3,
             "renew-timer": LEASE_SECONDS // 3,
             "rebind-timer": LEASE_SECONDS * 2 // 3,

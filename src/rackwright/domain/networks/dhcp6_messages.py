@@ -17,6 +17,7 @@ from ipaddress import IPv6Address
 RELAY_FORWARD, RELAY_REPLY = 12, 13
 CLIENT_MESSAGES = frozenset({1, 3, 4, 5, 6, 8, 9, 11})
 """Solicit, Request, Confirm, Renew, Rebind, Release, Decline, Information-request."""
+DECLINE = 9
 SERVER_MESSAGES = frozenset({2, 7, 10})
 """Advertise, Reply, Reconfigure."""
 OPTION_CLIENT, OPTION_ADDRESSES, OPTION_RELAYED, OPTION_INTERFACE = 1, 3, 9, 18

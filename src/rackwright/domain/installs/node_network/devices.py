@@ -55,6 +55,7 @@ class Route:
     metric: int | None = None
     on_link: bool = False
     table: int | None = None
+    line: int | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)

@@ -283,6 +283,7 @@ class _DocumentReader:
             metric=self._take(given, "metric", take_number(0, 2**32 - 1), None, name),
             on_link=self._take(given, "on-link", take_flag, False, name),
             table=self._take(given, "table", take_number(1, 2**32 - 1), None, name),
+            line=line_of(item),
         )
 
     def _mapping_at(

@@ -13,6 +13,7 @@ from rackwright.domain.installs.node_network.devices import (
 )
 from rackwright.domain.installs.node_network.links import Link, describe_match, find_link, read_links
 from rackwright.domain.installs.node_network.read import read_network
+from rackwright.domain.installs.node_network.routes import check_routes
 from rackwright.domain.installs.request import InstallRequest, Interface, Problem
 from rackwright.domain.networks.networks import Category, Network, role_name
 
@@ -54,6 +55,7 @@ class _Resolver:
             for device in self.devices.values()
         )
         self._check_addresses(resolved)
+        check_routes(resolved, self.problems)
         for device in self.devices.values():
             self._check_mtu(device)
         self._check_vlans()

@@ -130,14 +130,25 @@ def take_address(value: Json) -> Address:
 
 
 def take_interface(value: Json) -> Interface:
+    interface = _read_interface(value)
+    if interface is None or interface.ip.is_multicast or interface.ip.is_unspecified or interface.ip.is_loopback:
+        raise BadValue("is no address of a host with its prefix; write it like 10.0.0.7/24, or {network: NAME}")
+    if _is_of_whole_subnet(interface):
+        raise BadValue(f"is the address of the subnet {interface.network}, or of all in it, not of a host")
+    return interface
+
+
+def _read_interface(value: Json) -> Interface | None:
     try:
-        if isinstance(value, str) and "/" in value and "%" not in value:
-            interface = ip_interface(value)
-            if not (interface.ip.is_multicast or interface.ip.is_unspecified or interface.ip.is_loopback):
-                return interface
+        return ip_interface(value) if isinstance(value, str) and "/" in value and "%" not in value else None
     except ValueError:
-        pass
-    raise BadValue("is no address of a host with its prefix; write it like 10.0.0.7/24, or {network: NAME}")
+        return None
+
+
+def _is_of_whole_subnet(interface: Interface) -> bool:
+    """Return whether an address is the first or last of an IPv4 subnet, which no host has. A /31 has two hosts."""
+    subnet = interface.network
+    return interface.version == 4 and subnet.prefixlen < 31 and interface.ip in (subnet[0], subnet[-1])
 
 
 def take_destination(value: Json) -> Subnet | None:

@@ -117,6 +117,30 @@ REFUSED: list[tuple[str, int | None, str]] = [
     ("ethernets:\n  eth0: {gateway4: 10.9.0.1}\n", 2, "write routes: [{to: default, via: ADDRESS}]"),
     ("ethernets:\n  eth0:\n    routes: [{to: default}]\n", 3, "one to default also via"),
     ("ethernets:\n  eth0:\n    routes: [{to: 'fd00::/8', via: 10.9.0.1}]\n", 3, "are of two families"),
+    (
+        "ethernets:\n  eth0:\n    addresses: [network: admin]\n    routes: [{to: 10.1.0.0/16, via: 10.8.0.1}]\n",
+        4,
+        "the gateway 10.8.0.1 is on no subnet of its addresses",
+    ),
+    (
+        "ethernets:\n  eth0:\n    addresses: [network: admin]\n    routes: [{to: default, via: 10.9.0.7}]\n",
+        4,
+        "the gateway 10.9.0.7 is the node itself",
+    ),
+    (
+        "ethernets:\n  eth0:\n    dhcp4: true\n    routes:\n    - {to: default, via: 10.9.0.1}\n"
+        "  eth1:\n    dhcp4: true\n    routes:\n    - {to: default, via: 10.9.0.2, table: 254}\n",
+        9,
+        "a route to 0.0.0.0/0 is there already, on eth0",
+    ),
+    (
+        "ethernets:\n  eth0:\n    dhcp4: true\n    routes:\n    - {to: 10.1.0.0/16, via: 10.9.0.1, metric: 5}\n"
+        "    - {to: 10.1.0.0/16, via: 10.9.0.2, metric: 5}\n",
+        6,
+        "a route to 10.1.0.0/16 is there already, on eth0",
+    ),
+    ("ethernets:\n  eth0: {addresses: [192.0.2.16/28]}\n", 2, "is the address of the subnet 192.0.2.16/28"),
+    ("ethernets:\n  eth0: {addresses: [192.0.2.31/28]}\n", 2, "is the address of the subnet 192.0.2.16/28"),
     ("ethernets:\n  eth0: {dhcp4: 'yes'}\n", 2, "is neither true nor false"),
     ("ethernets:\n  eth0: {dhcp4: true, link-local: [ipv4]}\n", 2, "'link-local' is not known in eth0"),
     ("ethernets:\n  averylongdevicename: {}\n", 2, "at most 15 characters"),
@@ -141,6 +165,22 @@ def test_what_cannot_be_is_refused_with_its_line(wanted: str, line: int | None, 
     part = configure_network(request(wanted))
     assert part.files == ()
     assert any(problem.line == line and reason in problem.reason for problem in part.problems), part.problems
+
+
+@pytest.mark.parametrize(
+    "route",
+    [
+        "{to: default, via: 10.9.0.1}",
+        "{to: default, via: 192.0.2.1, on-link: true}",
+        "{to: 10.1.0.0/16}",
+        "{to: default, via: 'fe80::1'}",
+        "{to: 10.1.0.0/16, via: 10.9.0.1, metric: 5}, {to: 10.1.0.0/16, via: 10.9.0.2, metric: 6}",
+        "{to: default, via: 10.9.0.1}, {to: default, via: 10.9.0.1, table: 7}",
+    ],
+)
+def test_a_route_that_leads_somewhere_is_taken(route: str) -> None:
+    document = f"ethernets:\n  eth0:\n    addresses: [network: admin, 192.0.2.30/31]\n    routes: [{route}]\n"
+    assert configure_network(request(document)).problems == ()
 
 
 def test_without_links_a_document_says_that_the_machine_was_not_discovered() -> None:
