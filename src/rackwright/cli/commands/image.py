@@ -1,5 +1,6 @@
 """`rackwright image`: the images that machines boot and that are put on their disks."""
 
+import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -237,7 +238,16 @@ def _for_people(image: dict[str, Any], *, counted: bool = True) -> dict[str, Any
 
 @contextmanager
 def _failures_end_command() -> Iterator[None]:
+    before = {number: signal.signal(number, _end_tidily) for number in (signal.SIGTERM, signal.SIGHUP)}
     try:
         yield
     except (BuildFailed, NoImage, BadSignature) as error:
         fail(str(error))
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _end_tidily(number: int, _: object) -> None:
+    """End the command as Ctrl-C does, so that it removes what it has on the disk."""
+    raise SystemExit(128 + number)
