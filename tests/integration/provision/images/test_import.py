@@ -257,6 +257,87 @@ def test_a_bad_archive_leaves_the_image_that_was_there(shelf: Shelf, tmp_path: P
     shelf.installable("trial-1")
 
 
+def _cut(content: bytes) -> bytes:
+    return content[:-6]
+
+
+def _continued(content: bytes) -> bytes:
+    return content + b"something else"
+
+
+def _wrong_checksum(content: bytes) -> bytes:
+    """Change the checksum of gzip, and the index of xz and the checksum of zstd, which are at the end."""
+    return content[:-8] + bytes(byte ^ 0x55 for byte in content[-8:])
+
+
+@pytest.mark.parametrize("option", ["--gzip", "--xz", "--zstd"])
+@pytest.mark.parametrize("spoil", [_cut, _continued, _wrong_checksum])
+def test_all_of_a_compressed_archive_is_read_and_has_to_be_right(
+    shelf: Shelf, tmp_path: Path, option: str, spoil: Callable[[bytes], bytes]
+) -> None:
+    """The archive in it is whole: its end is before what is spoilt."""
+    archive = pack_tree(
+        make_root_tree(tmp_path / "tree", size=300_000), tmp_path / "tar", "--blocking-factor=2000", option
+    )
+    archive.write_bytes(spoil(archive.read_bytes()))
+    with pytest.raises(BuildFailed):
+        import_image(shelf, "trial-1", str(archive), lambda _: None)
+    assert _files_below(shelf.folder) == []
+
+
+@pytest.mark.parametrize("options", [(), ("--gzip",)], ids=str)
+def test_what_follows_the_end_of_an_archive_is_refused(shelf: Shelf, tmp_path: Path, options: tuple[str, ...]) -> None:
+    tree = make_root_tree(tmp_path / "tree", size=300_000)
+    archive = pack_tree(tree, tmp_path / "tar")
+    with archive.open("ab") as file:
+        file.write(pack_tree(tree, tmp_path / "second").read_bytes())
+    if options:
+        subprocess.run(["gzip", archive], check=True)
+        archive = archive.with_name("tar.gz")
+    with pytest.raises(BuildFailed, match="more behind the end of the tar archive"):
+        import_image(shelf, "trial-1", str(archive), lambda _: None)
+
+
+def test_names_that_are_no_utf_8_are_imported_and_told_in_letters(shelf: Shelf, tmp_path: Path) -> None:
+    tree = make_root_tree(tmp_path / "tree", size=300_000)
+    odd = os.fsencode(tree) + b"/etc/caf\xe9"
+    Path(os.fsdecode(odd)).write_text("coffee")
+    archive = pack_tree(tree, tmp_path / os.fsdecode(b"r\xf6\xf6t.tar"))
+    image = import_image(shelf, "trial-1", str(archive), lambda _: None)
+    assert image.about["from"].encode().decode() == "r??t.tar"
+    out = _unpack(shelf, "trial-1", tmp_path / "out")
+    assert Path(os.fsdecode(os.fsencode(out) + b"/etc/caf\xe9")).read_text() == "coffee"
+
+
+def test_an_import_that_is_killed_leaves_nothing_that_the_next_one_does_not_remove(
+    shelf: Shelf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "temporary"))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    tree = make_root_tree(tmp_path / "tree", size=1_000_000)
+    disk = _make_disk(tmp_path, tree)
+    killed = subprocess.run([sys.executable, "-c", KILLED, shelf.folder.parent, disk], check=False)
+    assert killed.returncode == -9
+    assert list((tmp_path / "temporary").iterdir())
+    assert [path for path in shelf.folder.iterdir() if path.name.startswith(".trial-1.")]
+    import_image(shelf, "trial-2", str(pack_tree(tree, tmp_path / "tar")), lambda _: None)
+    assert list((tmp_path / "temporary").iterdir()) == []
+    assert sorted(path.name for path in shelf.folder.iterdir() if path.is_symlink()) == ["trial-2"]
+    assert not [path for path in shelf.folder.iterdir() if path.name.startswith(".trial-1.")]
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from rackwright.provision.images import root_images
+from rackwright.provision.images.importing.sources import import_image
+from rackwright.provision.images.shelf import Shelf
+root_images.check_bootable = lambda facts: os.kill(os.getpid(), signal.SIGKILL)
+import_image(Shelf(Path(sys.argv[1])), "trial-1", sys.argv[2], lambda _: None)
+"""
+
+
 def test_cloud_init_stays_off_and_its_schema_comes_along(shelf: Shelf, tmp_path: Path) -> None:
     tree = make_root_tree(tmp_path / "tree")
     (tree / SCHEMAS).mkdir(parents=True)

@@ -17,7 +17,8 @@ from rackwright.provision.images.disk_space import require_space, show_size
 from rackwright.provision.images.importing.ext_reader import Opener
 from rackwright.provision.images.importing.progress import Progress
 from rackwright.provision.images.packages import BuildFailed, Say, require_programs
-from rackwright.provision.images.root_archive import MOST_BYTES, MOST_FILES, Entry, read_tar
+from rackwright.provision.images.root_archive import MOST_BYTES, MOST_FILES, Entry
+from rackwright.provision.images.tar_reader import read_tar
 
 FILES = ("oci-archive", "docker-archive")
 """Transports of which the image is one file."""
