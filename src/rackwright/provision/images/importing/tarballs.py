@@ -12,6 +12,9 @@ from rackwright.provision.images.packages import BuildFailed, Say, require_progr
 from rackwright.provision.images.root_archive import Entry
 from rackwright.provision.images.tar_reader import read_tar
 
+HEAD = 512
+"""Bytes at the beginning of an archive that tell how it is compressed."""
+
 
 @dataclass(frozen=True)
 class Form:
