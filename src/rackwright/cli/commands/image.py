@@ -22,7 +22,7 @@ from rackwright.provision.images.manifest import Image
 from rackwright.provision.images.packages import BuildFailed, Source, say_to_stderr
 from rackwright.provision.images.root_images import Sign
 from rackwright.provision.images.shelf import NoImage, Shelf
-from rackwright.provision.images.signatures import BadSignature, make_signature
+from rackwright.provision.images.signatures import BadSignature, make_signature, read_signature_file
 from rackwright.provision.images.sledgehammer import NAME, SUITE, Kernel
 from rackwright.provision.images.sledgehammer import build as build_sledgehammer
 from rackwright.provision.images.summary import list_files, summarize_images
@@ -182,9 +182,9 @@ def _make_sign(secret_key: Path | None, signature: Path | None) -> Sign | None:
         fail("--sign-with makes a signature, --signature is one: give one of the two.", Exit.USAGE)
     if signature is not None:
         try:
-            text = signature.read_text()
-        except (OSError, UnicodeDecodeError) as error:
-            fail(f"The signature {signature} cannot be read: {error}", Exit.USAGE)
+            text = read_signature_file(signature)
+        except BuildFailed as error:
+            fail(str(error), Exit.USAGE)
         return lambda _: text
     if secret_key is None:
         return None
