@@ -2,7 +2,7 @@
 
 Python tries alternatives one by one, holds up the whole process while it does, and cannot be told to stop. So a pattern
 whose loops can share out one text in ever more ways is refused before it is used, and the text of others is bounded by
-the number of loops that can take the same characters. Pure; `docs/images.md` says it for people.
+the number of loops that can take the same characters. Pure; `docs/barclamps.md` says it for people.
 """
 
 import re
