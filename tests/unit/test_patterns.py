@@ -133,10 +133,15 @@ MEETS_OUTSIDE = {
         "REFERENCE",
         "sha256:[0-9a-f]{64}",
     ),
+    "provision/images/importing/registry.py": (
+        "DIGEST",
+        "REFERENCE",
+    ),
     "provision/images/manifest.py": (
         "FILE_NAME",
         "NAME",
     ),
+    "provision/images/shelf.py": ("UNFINISHED",),
     "provision/images/systems.py": ("PACKAGE",),
     "provision/network_boot.py": (
         "BOOTENV",
@@ -268,6 +273,9 @@ INTERNAL = {
 
 WRITTEN_BY_OPERATORS = {
     "provision/images/host_sources.py: suite": "the package sources of this host, and a release of Debian that we name",
+    "domain/barclamps/attrib_schema.py: pattern": "of a barclamp; judged by domain/patterns.py",
+    "domain/installs/cloud_init/schema.py: pattern": "of an image; judged by domain/patterns.py",
+    "domain/patterns.py: source": "the classes \\d, \\s, \\w and their opposites",
     "states/reading/declarations.py: target": "the names a state watches, by whoever wrote the state",
     "states/reading/template_environment.py: pattern": "a filter of templates, by whoever wrote the template",
     "states/modules/file/edit.py: str(arguments['pattern'])": "what a state replaces",

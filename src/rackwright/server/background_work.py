@@ -15,6 +15,7 @@ from rackwright.api.webhook_sender import WebhookSender
 from rackwright.mesh.client import MeshClient
 from rackwright.server.retention import Retention, RetentionPeriods
 from rackwright.server.settings import Options
+from rackwright.server.shelf_upkeep import ShelfUpkeep
 from rackwright.server.webhook_deliveries import WebhookDeliveries
 
 
@@ -36,6 +37,7 @@ async def working_in_background(server: Server, options: Options, mesh: MeshClie
         "powersave": powersave.run,
         "webhooks": webhooks.run,
         "retention": retention.run,
+        "shelf": ShelfUpkeep(server.store, server.shelf).run,
     }
     if mesh is not None:
         until_cancelled["mesh follower"] = MeshFollower(server.store, mesh, options.tick).run

@@ -1,6 +1,10 @@
 """`rackwright image` as a person uses it, with the server of the home there and away."""
 
+import os
 import shutil
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 from tests.support.machines.root_trees import make_root_tree, pack_tree
@@ -43,3 +47,33 @@ def test_without_a_server_nobody_knows_who_uses_an_image(tmp_path: Path) -> None
     assert cli("image", "delete", "web", "--yes").code == 6
     cli.ok("image", "delete", "web", "--yes", "--force")
     shutil.rmtree(tmp_path / "home")
+
+
+TERMINATED = """
+import os, signal
+from rackwright.cli.main import main
+from rackwright.provision.images import root_images
+root_images.check_bootable = lambda facts: os.kill(os.getpid(), signal.SIGTERM)
+main()
+"""
+
+
+def test_an_import_that_is_told_to_end_leaves_nothing(tmp_path: Path) -> None:
+    (tmp_path / "temporary").mkdir()
+    archive = pack_tree(make_root_tree(tmp_path / "tree", size=50_000), tmp_path / "root.tar")
+    command = [
+        sys.executable,
+        "-c",
+        TERMINATED,
+        "image",
+        "import",
+        "web",
+        str(archive),
+        "--home",
+        str(tmp_path / "home"),
+    ]
+    environment = {**os.environ, "TMPDIR": str(tmp_path / "temporary")}
+    assert subprocess.run(command, env=environment, check=False).returncode == 128 + signal.SIGTERM
+    assert list((tmp_path / "temporary").iterdir()) == []
+    assert [path.name for path in (tmp_path / "home/images").rglob("*") if not path.is_dir()] == [".lock"]
+    assert [path.name for path in (tmp_path / "home/images").iterdir() if path.name.startswith(".web")] == []

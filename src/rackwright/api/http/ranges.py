@@ -1,7 +1,7 @@
 """Sending bytes that lie in no single file, whole or the part that was asked for.
 
 One range of bytes is understood, as clients that go on with a broken download send it. Anything else gets the whole,
-which the standard allows.
+which the standard allows; of a range that ends before it begins it says so (RFC 9110, 14.1.1 and 14.2).
 """
 
 import re
@@ -40,4 +40,6 @@ def _wanted_part(asked: Mapping[str, str], size: int, etag: str) -> tuple[int, i
     if not wanted["first"]:
         return max(size - int(wanted["last"]), 0), size
     first = int(wanted["first"])
+    if wanted["last"] and int(wanted["last"]) < first:
+        return None
     return first, max(min(int(wanted["last"] or size) + 1, size), first)

@@ -14,7 +14,7 @@ from rackwright.domain.installs.planned_installs import PlannedInstall, missing_
 from rackwright.domain.installs.wipes import is_known
 from rackwright.store.db.session import Session
 from rackwright.store.graph.node_networks import select_network_problems
-from rackwright.store.graph.planned_installs import select_planned_installs
+from rackwright.store.graph.planned_installs import select_resolved_installs
 
 
 class PlannedOut(BaseModel):
@@ -105,7 +105,7 @@ async def show_plan(session: Session, server: Server, plan: CommitPlan) -> PlanO
 
 async def list_installs(session: Session, server: Server, plan: CommitPlan) -> list[InstallOut]:
     """Return the installs of a plan, each with what it lacks. Simulated machines need no image."""
-    installs = await select_planned_installs(session, [line.id for line in (*plan.created, *plan.rerun)])
+    installs = await select_resolved_installs(session, [line.id for line in (*plan.created, *plan.rerun)])
     return await show_installs(server, installs)
 
 

@@ -1,5 +1,6 @@
 """`rackwright image`: the images that machines boot and that are put on their disks."""
 
+import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,7 +22,7 @@ from rackwright.provision.images.manifest import Image
 from rackwright.provision.images.packages import BuildFailed, Source, say_to_stderr
 from rackwright.provision.images.root_images import Sign
 from rackwright.provision.images.shelf import NoImage, Shelf
-from rackwright.provision.images.signatures import BadSignature, make_signature
+from rackwright.provision.images.signatures import BadSignature, make_signature, read_signature_file
 from rackwright.provision.images.sledgehammer import NAME, SUITE, Kernel
 from rackwright.provision.images.sledgehammer import build as build_sledgehammer
 from rackwright.provision.images.summary import list_files, summarize_images
@@ -181,9 +182,9 @@ def _make_sign(secret_key: Path | None, signature: Path | None) -> Sign | None:
         fail("--sign-with makes a signature, --signature is one: give one of the two.", Exit.USAGE)
     if signature is not None:
         try:
-            text = signature.read_text()
-        except (OSError, UnicodeDecodeError) as error:
-            fail(f"The signature {signature} cannot be read: {error}", Exit.USAGE)
+            text = read_signature_file(signature)
+        except BuildFailed as error:
+            fail(str(error), Exit.USAGE)
         return lambda _: text
     if secret_key is None:
         return None
@@ -237,7 +238,16 @@ def _for_people(image: dict[str, Any], *, counted: bool = True) -> dict[str, Any
 
 @contextmanager
 def _failures_end_command() -> Iterator[None]:
+    before = {number: signal.signal(number, _end_tidily) for number in (signal.SIGTERM, signal.SIGHUP)}
     try:
         yield
     except (BuildFailed, NoImage, BadSignature) as error:
         fail(str(error))
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _end_tidily(number: int, _: object) -> None:
+    """End the command as Ctrl-C does, so that it removes what it has on the disk."""
+    raise SystemExit(128 + number)

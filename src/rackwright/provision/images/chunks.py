@@ -9,9 +9,11 @@ import hashlib
 import os
 import re
 import tempfile
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from rackwright.private_files import sync_folder
 
 DIGEST = re.compile(r"[0-9a-f]{64}")
 BLOCK = 1 << 20
@@ -59,6 +61,14 @@ class ChunkStore:
             Path(aside).unlink(missing_ok=True)
             raise
         return chunk
+
+    def sync(self, chunks: Iterable[Chunk]) -> None:
+        """Write the lists of the folders of chunks to the disk: their files are there already."""
+        folders = {self._place(chunk.sha256).parent for chunk in chunks}
+        for folder in sorted(folders):
+            sync_folder(folder)
+        if folders:
+            sync_folder(self.folder)
 
     def read(self, chunks: Sequence[Chunk], first: int = 0, end: int | None = None) -> Iterator[bytes]:
         """Yield the bytes of a file that consists of chunks, from offset `first` up to, not including, offset `end`."""

@@ -70,12 +70,17 @@ def read_manifest(text: str, name: str, folder: Path, signature: str | None = No
         if stored.get("name", name) != name:
             raise BadManifest(f"it is the manifest of {stored['name']!r}")
         files = {file: _read_file(folder / file, entry) for file, entry in stored["files"].items()}
-        about = {str(key): str(value) for key, value in stored["about"].items()}
+        about = {in_letters(str(key)): in_letters(str(value)) for key, value in stored["about"].items()}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise BadManifest(f"it cannot be read ({error!r})") from None
     if not all(FILE_NAME.fullmatch(file) for file in files):
         raise BadManifest("it names a file that no image has")
     return Image(name, files, about, signature)
+
+
+def in_letters(text: str) -> str:
+    """Return a text with ? for what is no letter: file names may have any bytes, JSON may not."""
+    return text.encode("utf-8", "replace").decode()
 
 
 def _file_entry(file: ImageFile) -> dict[str, Any]:

@@ -10,6 +10,7 @@ refused.
 """
 
 import hashlib
+import math
 import os
 import subprocess
 import tarfile
@@ -18,10 +19,10 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
-from tarfile import HeaderError
-from typing import IO, Self
+from typing import IO
 
 from rackwright.provision.images.chunks import BLOCK, Chunk, ChunkStore
+from rackwright.provision.images.disk_space import require_rest
 from rackwright.provision.images.manifest import ImageFile
 from rackwright.provision.images.packages import BuildFailed
 
@@ -35,6 +36,8 @@ COMPRESSION = "-12"
 
 MOST_BYTES = 64 << 30
 MOST_FILES = 2_000_000
+MOST_NAMES = 256 << 20
+"""Characters of all names of an image, folders and where links lead among them: they are kept in memory."""
 LONGEST_NAME = 4096
 LARGEST_READ = 1 << 20
 """Bytes of a file that is read for what it says of the system."""
@@ -74,49 +77,6 @@ class RootFacts:
     """How many device nodes and other special files were not stored."""
 
 
-class _StrictTarInfo(tarfile.TarInfo):
-    """A member of an archive; what is broken in the middle of it is no end of the archive, as it is for tarfile."""
-
-    @classmethod
-    def fromtarfile(cls, tarfile: tarfile.TarFile) -> Self:
-        try:
-            return super().fromtarfile(tarfile)
-        except HeaderError as error:
-            if str(error) == _END_OF_ARCHIVE:
-                raise
-            raise BuildFailed(f"This is no tar archive that can be read: {error}") from None
-
-    @classmethod
-    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
-        info = super().frombuf(buf, encoding, errors)
-        if info.type in _EXTENDED and not 0 <= info.size <= LARGEST_READ:
-            raise BuildFailed(f"A header of the archive says that it has {info.size} bytes.")
-        return info
-
-
-_END_OF_ARCHIVE = "end of file header"
-"""What tarfile says of the blocks of zeros with which an archive ends."""
-_EXTENDED = (
-    *(tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE),
-    *(tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK),
-)
-"""Headers that tarfile reads into memory, however long they say they are."""
-
-
-def read_tar(stream: IO[bytes]) -> Iterator[Entry]:
-    """Yield what is in a tar archive that is read once, from its beginning to its end."""
-    try:
-        with tarfile.open(fileobj=stream, mode="r|", errorlevel=1, tarinfo=_StrictTarInfo) as archive:
-            for info in archive:
-                yield Entry(info, _opener(archive, info))
-    except (tarfile.TarError, EOFError, OSError, ValueError, OverflowError) as error:
-        raise BuildFailed(f"This is no tar archive that can be read: {error}") from None
-
-
-def _opener(archive: tarfile.TarFile, info: tarfile.TarInfo) -> Callable[[], IO[bytes] | None]:
-    return lambda: archive.extractfile(info)
-
-
 class RootArchive:
     """Writes the root file system of an image into the chunks of a shelf."""
 
@@ -129,7 +89,7 @@ class RootArchive:
         self._wanted = wanted
         self._fresh_since = fresh_since
         self._pieces = _Pieces(chunks)
-        self._bytes = 0
+        self._bytes = self._entries = self._names = 0
 
     def write(self, entries: Iterable[Entry]) -> None:
         """Write entries; BuildFailed if one must not be in an image."""
@@ -137,6 +97,9 @@ class RootArchive:
             name = _checked_name(entry.info.name)
             # What is left out counts too: it is read all the same.
             self._bytes += max(entry.info.size, 0)
+            self._entries += 1
+            if self._entries > MOST_FILES:
+                raise BuildFailed(f"There are more than {MOST_FILES} files in the image.")
             if self._bytes > MOST_BYTES:
                 raise BuildFailed(f"There is more than {MOST_BYTES >> 30} GiB in the image, at {name[:200]!r}.")
             if name and not _is_left_out(name):
@@ -201,12 +164,13 @@ class RootArchive:
     def _time(self, info: tarfile.TarInfo) -> int:
         if self._fresh_since is not None and (not info.isreg() or info.mtime >= self._fresh_since):
             return MADE_HERE
-        return min(max(int(info.mtime), 0), (1 << 33) - 1)
+        return min(max(int(info.mtime), 0), (1 << 33) - 1) if math.isfinite(info.mtime) else MADE_HERE
 
     def _checked_link(self, name: str, info: tarfile.TarInfo) -> str:
         if info.issym():
             if not info.linkname or "\0" in info.linkname or len(info.linkname) > LONGEST_NAME:
                 raise BuildFailed(f"The link {name[:200]!r} in the image leads nowhere that can be written.")
+            self._count_name(info.linkname)
             self.facts.links[name] = info.linkname
             return info.linkname
         if not info.islnk():
@@ -225,13 +189,21 @@ class RootArchive:
         while parent and kinds.get(parent) != tarfile.DIRTYPE:
             if parent in kinds:
                 raise BuildFailed(f"{name[:200]!r} in the image leads through {parent[:200]!r}, which is no folder.")
+            self._count_name(parent)
             kinds[parent] = tarfile.DIRTYPE
             parent = parent.rpartition("/")[0]
         if name in kinds and not (kinds[name] == info.type == tarfile.DIRTYPE):
             raise BuildFailed(f"{name[:200]!r} is in the image twice.")
         if len(kinds) >= MOST_FILES:
             raise BuildFailed(f"There are more than {MOST_FILES} files in the image.")
+        self._count_name(name)
         kinds[name] = info.type
+
+    def _count_name(self, name: str) -> None:
+        """Count a name that is kept in memory; BuildFailed if there are too many and too long ones."""
+        self._names += len(name)
+        if self._names > MOST_NAMES:
+            raise BuildFailed(f"The names of the files in the image have more than {MOST_NAMES >> 20} MiB.")
 
     def _content(self, name: str, entry: Entry) -> Iterator[bytes]:
         kept = bytearray() if self._wanted(name) else None
@@ -331,6 +303,7 @@ class _Pieces:
 
     def _store(self) -> None:
         content = self._pending.popleft().result()
+        require_rest(self._chunks.folder, len(content))
         self._whole.update(content)
         self._stored.append(self._chunks.put(content))
 

@@ -17,7 +17,7 @@ from rackwright.provision.images.boot_check import (
     wants_content,
 )
 from rackwright.provision.images.disk_space import full_disk_is_said, show_size
-from rackwright.provision.images.manifest import Image, ImageFile
+from rackwright.provision.images.manifest import Image, ImageFile, in_letters
 from rackwright.provision.images.packages import Say
 from rackwright.provision.images.root_archive import Entry, RootArchive
 from rackwright.provision.images.shelf import ROOT_FILE, Shelf
@@ -51,7 +51,7 @@ def put_root_image(
 
     `imported`: it was made elsewhere, so what our own builds set up is added where it is missing.
     """
-    told = dict(about)
+    told = {key: in_letters(value) for key, value in about.items()}
     chunked: dict[str, ImageFile] = {}
     with full_disk_is_said(shelf.folder), shelf.making(name, told, chunked, sign) as folder:
         archive = RootArchive(shelf.chunks, wants_content, fresh_since)
@@ -60,7 +60,7 @@ def put_root_image(
             check_bootable(archive.facts)
             if imported:
                 _set_up(archive)
-            told |= describe_system(archive.facts)
+            told |= {key: in_letters(value) for key, value in describe_system(archive.facts).items()}
             told["made"] = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
             chunked[ROOT_FILE] = archive.close()
         except BaseException:

@@ -5,7 +5,6 @@ lines: a comment, the signature of the BLAKE2b digest of the content, a trusted 
 """
 
 import base64
-import binascii
 import hashlib
 import subprocess
 import tempfile
@@ -36,7 +35,7 @@ def read_public_key(text: str) -> tuple[bytes, Ed25519PublicKey]:
     """Return the number and the key of a public key; BadPublicKey if it is none."""
     try:
         key = base64.b64decode(text.strip(), validate=True)
-    except binascii.Error:
+    except ValueError:  # of what is no ASCII, too
         key = b""
     if len(key) != 42 or key[:2] != ALGORITHM:
         raise BadPublicKey(
@@ -58,7 +57,7 @@ def check_signature(content: bytes, signature: str, public_keys: Sequence[str]) 
     except InvalidSignature:
         raise BadSignature("it is the signature of something else") from None
     try:
-        key.verify(whole, signed + comment.encode())
+        key.verify(whole, signed + comment.encode(errors="replace"))
     except InvalidSignature:
         raise BadSignature("its trusted comment was changed") from None
 
@@ -66,8 +65,7 @@ def check_signature(content: bytes, signature: str, public_keys: Sequence[str]) 
 def make_signature(content: bytes, secret_key: Path, name: str) -> str:
     """Sign content with the program `minisign`, which asks for the key's password; BuildFailed if it does not."""
     require_programs("minisign")
-    if not secret_key.is_file():
-        raise BuildFailed(f"There is no secret key {secret_key}. Make one: minisign -G -s {secret_key}")
+    _check_readable(secret_key)
     with tempfile.TemporaryDirectory(prefix="rackwright-sign-") as folder:
         statement = Path(folder) / "statement"
         statement.write_bytes(content)
@@ -75,7 +73,27 @@ def make_signature(content: bytes, secret_key: Path, name: str) -> str:
         # The password is asked for on this terminal; minisign's own words are shown there too.
         if subprocess.run(command, check=False, stdout=subprocess.DEVNULL).returncode != 0:
             raise BuildFailed(f"minisign did not sign image {name} with {secret_key}; what it said is above.")
-        return (Path(folder) / "statement.minisig").read_text()
+        return read_signature_file(Path(folder) / "statement.minisig")
+
+
+def read_signature_file(path: Path) -> str:
+    """Return the signature in a file; BuildFailed if it cannot be read, or is no text."""
+    try:
+        with path.open("rb") as file:
+            return file.read(MOST_CHARACTERS + 1).decode()
+    except (OSError, ValueError) as error:
+        raise BuildFailed(f"The signature {path} cannot be read: {error}") from None
+
+
+def _check_readable(secret_key: Path) -> None:
+    """Raise BuildFailed if a secret key cannot be read: minisign says of everything that there is no such file."""
+    try:
+        if secret_key.is_file():
+            secret_key.open("rb").close()
+            return
+    except (OSError, ValueError) as error:
+        raise BuildFailed(f"The secret key {secret_key} cannot be read: {error}") from None
+    raise BuildFailed(f"There is no secret key {secret_key}. Make one: minisign -G -s {secret_key}")
 
 
 def _read_signature(text: str) -> tuple[bytes, bytes, str, bytes]:
@@ -85,7 +103,7 @@ def _read_signature(text: str) -> tuple[bytes, bytes, str, bytes]:
         if len(text) > MOST_CHARACTERS or not lines[2].startswith(TRUSTED_COMMENT):
             raise BadSignature("it is no signature of minisign")
         signature, whole = (base64.b64decode(line, validate=True) for line in (lines[1], lines[3]))
-    except (IndexError, binascii.Error):
+    except (IndexError, ValueError):  # of what is no ASCII, too
         raise BadSignature("it is no signature of minisign") from None
     if signature[:2] == ALGORITHM:
         raise BadSignature("it is in minisign's old format: sign again with minisign 0.10 or later")

@@ -18,10 +18,11 @@ from typing import IO
 from rackwright.provision.images.boot_check import CLOUD_INIT_DISABLED
 from rackwright.provision.images.disk_space import require_space
 from rackwright.provision.images.packages import BuildFailed, Say, Source, require_programs
-from rackwright.provision.images.root_archive import Entry, read_tar
+from rackwright.provision.images.root_archive import Entry
 from rackwright.provision.images.root_images import NETWORK, NETWORK_FILE, Sign, put_root_image
 from rackwright.provision.images.shelf import Shelf
 from rackwright.provision.images.sledgehammer import Kernel
+from rackwright.provision.images.tar_reader import read_tar
 
 
 @dataclass(frozen=True)

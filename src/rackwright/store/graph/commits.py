@@ -28,7 +28,7 @@ from rackwright.store.graph.binding import (
 from rackwright.store.graph.deployments import DeploymentRecord
 from rackwright.store.graph.node_networks import check_network_changes
 from rackwright.store.graph.noderoles import remove_noderoles
-from rackwright.store.graph.planned_installs import select_planned_installs
+from rackwright.store.graph.planned_installs import select_resolved_installs
 from rackwright.store.graph.snapshots import drop_unused_roles, release
 from rackwright.store.graph.subgraph import bump_graph, load_nodes, load_with_descendants, read_graph_version
 from rackwright.store.graph.transitions import find_takers, mark_dirty, move_noderoles, rerun_cluster_peers
@@ -225,7 +225,7 @@ async def _build_plan(
         relinked={relinked_noderole.id: relinked_noderole for relinked_noderole in relinked},
     )
     plan = plan_commit(stored.catalogue, graph, proposal)
-    installs = await select_planned_installs(session, [line.id for line in (*plan.created, *plan.rerun)])
+    installs = await select_resolved_installs(session, [line.id for line in (*plan.created, *plan.rerun)])
     wipes = [install.wipes for install in installs]
     return replace(plan, digest=digest_wipes(plan.digest, wipes)), proposal, wipes
 

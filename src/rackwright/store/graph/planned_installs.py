@@ -3,8 +3,9 @@
 A few queries read all of them.
 """
 
+import asyncio
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from ipaddress import ip_interface
 from typing import Any
@@ -77,6 +78,23 @@ async def select_planned_installs(
         replace(install, request=replace(install.request, cloud_init=schemas.get(os), image=images.get(os)))
         for install, os in ((install, install.os or "") for install in installs)
     ]
+
+
+async def select_resolved_installs(
+    session: Session, ids: Collection[int], *, proposed: bool = True
+) -> list[PlannedInstall]:
+    """Return the installs among these noderoles, each with what it comes to.
+
+    That is worked out in a thread: what people wrote may take long to judge, and others are served meanwhile.
+    """
+    installs = await select_planned_installs(session, ids, proposed=proposed)
+    await asyncio.to_thread(_resolve_all, installs)
+    return installs
+
+
+def _resolve_all(installs: Iterable[PlannedInstall]) -> None:
+    for install in installs:
+        _ = install.resolved
 
 
 def _read_settings(session: Session, catalogue: Catalogue, row: Row[Any]) -> JsonObject:

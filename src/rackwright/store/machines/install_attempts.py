@@ -86,6 +86,14 @@ async def open_attempt(
     await _notify_installs(session)
 
 
+async def select_named_chunks(session: Session) -> set[str]:
+    """Return the digests of the pieces of images that the installs name which have not ended."""
+    rows = await session.rows(
+        "SELECT DISTINCT frozen -> 'image' -> 'chunks' AS chunks FROM install_attempts WHERE ended_at IS NULL"
+    )
+    return {chunk["sha256"] for row in rows for chunk in row.chunks or ()}
+
+
 async def end_attempt(session: Session, run_id: int, reason: str) -> None:
     """End the open attempt of a run together with the run: no boot after this one may be the installer."""
     attempt = await _lock_attempt(session, "run_id = :id AND ended_at IS NULL", id=run_id)

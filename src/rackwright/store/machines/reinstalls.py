@@ -9,7 +9,7 @@ from rackwright.domain.states import Trigger
 from rackwright.store.db.session import Session
 from rackwright.store.events.outbox import emit
 from rackwright.store.graph.noderoles import retry_noderole
-from rackwright.store.graph.planned_installs import select_planned_installs
+from rackwright.store.graph.planned_installs import select_resolved_installs
 from rackwright.store.machines.confirmed_wipes import check_wipes, confirm_wipes
 from rackwright.store.machines.nodes import NodeRecord
 
@@ -40,7 +40,7 @@ async def plan_reinstall(session: Session, node: NodeRecord) -> ReinstallPlan:
     )
     if not rows:
         raise NotFound("install role bound to", node.name)
-    installs = await select_planned_installs(session, [rows[0].id], proposed=False)
+    installs = await select_resolved_installs(session, [rows[0].id], proposed=False)
     return ReinstallPlan(rows[0].id, tuple(installs))
 
 

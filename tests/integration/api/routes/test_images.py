@@ -1,14 +1,21 @@
 """Images over the API: what there is and who uses it for people, whole files and chunks for machines."""
 
+import os
+import time
+from pathlib import Path
 from typing import Any
 
 import pytest
+from psycopg.types.json import Jsonb
 from tests.support.machines.root_trees import put_trial_image
 from tests.support.servers.api_server import NODE, Api, Site, ok
 from tests.support.servers.install_site import Site as InstallSite
 from tests.support.servers.install_site import running_site
 
 from rackwright.domain.machines.install import Stage
+from rackwright.provision.images.shelf import REPLACED_KEPT, Shelf
+from rackwright.server.shelf_upkeep import ShelfUpkeep
+from rackwright.store.store import Store
 
 PIECES = (b"01234", b"567", b"89")
 WHOLE = b"".join(PIECES)
@@ -58,7 +65,9 @@ async def _uses(site: InstallSite) -> Any:
         ("bytes=-3", 206, WHOLE[-3:]),
         ("bytes=-300", 206, WHOLE),
         ("bytes=10-", 416, b""),
-        ("bytes=5-2", 416, b""),
+        ("bytes=20-30", 416, b""),
+        ("bytes=5-3", 200, WHOLE),
+        ("bytes=20-3", 200, WHOLE),
         ("bytes=-0", 416, b""),
         ("bytes=1-2,4-5", 200, WHOLE),
         ("bytes=x", 200, WHOLE),
@@ -88,3 +97,58 @@ async def test_a_chunk_is_sent_by_its_digest(site: Site) -> None:
         assert (answer.status_code, answer.content) == (200, PIECES[1])
         for name in ("0" * 64, "..admin.token", "x", root.chunks[1].sha256.upper()):
             assert (await client.get(f"http://server/chunks/{name}")).status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("asked", "status", "content"),
+    [("bytes=1-", 206, b"67"), ("bytes=2-1", 200, b"567"), ("bytes=3-", 416, b""), ("lines=1-2", 200, b"567")],
+)
+async def test_a_range_that_is_none_is_ignored_of_whatever_is_sent(
+    site: Site, asked: str, status: int, content: bytes
+) -> None:
+    root = put_trial_image(site.server.shelf, "debian-12", *PIECES)
+    with site.server.shelf.making("sledgehammer", {}) as folder:
+        (folder / "kernel").write_bytes(PIECES[1])
+    async with site.client("") as client:
+        for url in (f"chunks/{root.chunks[1].sha256}", "files/sledgehammer/kernel"):
+            answer = await client.get(f"http://server/{url}", headers={"Range": asked})
+            assert (answer.status_code, answer.content) == (status, content)
+
+
+async def test_chunks_are_kept_while_an_install_names_them_however_long_it_takes(
+    started_url: str, tmp_path: Path
+) -> None:
+    async with running_site(tmp_path / "home", started_url) as site:
+        shelf, store = site.server.shelf, site.server.store
+        [machine] = await site.deployed(1)
+        await site.reach_stage(machine, Stage.WAITING)
+        old = put_trial_image(shelf, "debian-12", b"old").chunks[0].sha256
+        await _freeze_chunk(store, old)
+        upkeep = ShelfUpkeep(store, shelf)
+        await upkeep.look_after()
+        put_trial_image(shelf, "debian-12", b"new")
+        _let_hours_pass(shelf)
+        shelf.clean()
+        assert shelf.chunks.path(old), "it is named by an install that waits"
+        await site.reach_stage(machine, Stage.DONE)
+        await upkeep.look_after()
+        assert not shelf.chunks.path(old)
+        [new] = shelf.file("debian-12", "root.tar.zst").chunks
+        assert shelf.chunks.path(new.sha256)
+
+
+async def _freeze_chunk(store: Store, sha256: str) -> None:
+    """Have the installs that are open name a chunk, as installs of machines that are not simulated do."""
+    frozen = Jsonb({"image": {"chunks": [{"size": 3, "sha256": sha256}]}})
+    await store.change(
+        lambda session: session.run(
+            "UPDATE install_attempts SET frozen = frozen || :frozen WHERE ended_at IS NULL", frozen=frozen
+        ),
+        actor="test",
+    )
+
+
+def _let_hours_pass(shelf: Shelf) -> None:
+    long_ago = time.time() - REPLACED_KEPT - 1
+    for path in (shelf.folder / ".replaced").iterdir():
+        os.utime(path, (long_ago, long_ago))

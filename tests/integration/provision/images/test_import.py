@@ -1,23 +1,23 @@
 """Images that were made elsewhere, by the programs that people make them with, and by people who mean harm."""
 
 import hashlib
-import io
-import json
 import os
+import struct
 import subprocess
 import sys
-import tarfile
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.support.machines.imported_images import assert_is_tree, files_below, put_program, unpack_image
 from tests.support.machines.root_trees import VERSION, make_root_tree, pack_tree
 
 from rackwright.jigs.os_install import BadInstall
 from rackwright.provision.images.boot_check import UEFI_LOADERS, check_firmware
+from rackwright.provision.images.importing import disk_images
 from rackwright.provision.images.importing.sources import import_image
 from rackwright.provision.images.packages import BuildFailed
-from rackwright.provision.images.shelf import CLOUD_SCHEMA_FILE, ROOT_FILE, NoImage, Shelf
+from rackwright.provision.images.shelf import CLOUD_SCHEMA_FILE, NoImage, Shelf
 from rackwright.server.jig_ports import check_image_firmware
 
 SCHEMAS = "usr/lib/python3/dist-packages/cloudinit/config/schemas"
@@ -28,32 +28,6 @@ def shelf(tmp_path: Path) -> Shelf:
     return Shelf(tmp_path / "home")
 
 
-def _unpack(shelf: Shelf, name: str, into: Path) -> Path:
-    """As the installer does."""
-    into.mkdir()
-    root = shelf.installable(name).files[ROOT_FILE]
-    plain = subprocess.run(["zstd", "-q", "-dc"], input=b"".join(shelf.read(root)), stdout=subprocess.PIPE, check=True)
-    subprocess.run(["busybox", "tar", "-x", "-C", str(into), "-f", "-"], input=plain.stdout, check=True)
-    return into
-
-
-def _assert_is_tree(out: Path, tree: Path) -> None:
-    for name in ("usr/share/large", "etc/os-release", f"boot/vmlinuz-{VERSION}"):
-        assert (out / name).read_bytes() == (tree / name).read_bytes()
-    assert (out / "usr/share/same").stat().st_ino == (out / "usr/share/large").stat().st_ino
-    assert (out / "usr/bin/openssl").stat().st_mode & 0o7777 == 0o4755
-    assert os.readlink(out / "usr/sbin/init") == "/lib/systemd/systemd"
-    assert not (out / "etc/machine-id").exists()
-    assert (out / "etc/systemd/network/10-dhcp.network").exists(), "it asks DHCP"
-    assert os.readlink(out / "etc/systemd/system/multi-user.target.wants/ssh.service").endswith("/ssh.service")
-
-
-def _files_below(folder: Path) -> list[str]:
-    return sorted(
-        str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file() and path.name != ".lock"
-    )
-
-
 @pytest.mark.parametrize("options", [(), ("--gzip",), ("--xz",), ("--zstd",), ("--format=pax",)], ids=str)
 def test_a_tar_archive_becomes_an_image(shelf: Shelf, tmp_path: Path, options: tuple[str, ...]) -> None:
     tree = make_root_tree(tmp_path / "tree", size=700_000)
@@ -61,7 +35,7 @@ def test_a_tar_archive_becomes_an_image(shelf: Shelf, tmp_path: Path, options: t
     said: list[str] = []
     digest = hashlib.sha256(archive.read_bytes()).hexdigest()
     image = import_image(shelf, "trial-1", str(archive), said.append, sha256=digest)
-    _assert_is_tree(_unpack(shelf, "trial-1", tmp_path / "out"), tree)
+    assert_is_tree(unpack_image(shelf, "trial-1", tmp_path / "out"), tree)
     assert image.about["system"] == "Trial Linux 1"
     assert image.about["kernel"] == VERSION
     assert image.about["sha256"] == digest
@@ -100,8 +74,8 @@ def test_the_root_of_a_disk_becomes_an_image(shelf: Shelf, tmp_path: Path, form:
         disk.unlink()
         disk = image
     import_image(shelf, "trial-1", str(disk), lambda _: None)
-    out = _unpack(shelf, "trial-1", tmp_path / "out")
-    _assert_is_tree(out, tree)
+    out = unpack_image(shelf, "trial-1", tmp_path / "out")
+    assert_is_tree(out, tree)
     assert os.readlink(out / ("long-" * 40)) == "x" * 200
     assert (out / "a name\nof two lines").read_text() == "lines"
     assert ((out / "etc/fstab").stat().st_uid, (out / "etc/fstab").stat().st_gid) == (1234, 56)
@@ -115,7 +89,7 @@ def test_a_partition_of_its_own_for_boot_is_put_back_into_the_root(shelf: Shelf,
     (tree / "boot").mkdir()
     (tree / "etc/fstab").write_text("LABEL=root / ext4 defaults 0 1\nLABEL=BOOT /boot ext4 defaults 0 2\n")
     import_image(shelf, "trial-1", str(_make_disk(tmp_path, tree, boot=boot)), lambda _: None)
-    out = _unpack(shelf, "trial-1", tmp_path / "out")
+    out = unpack_image(shelf, "trial-1", tmp_path / "out")
     assert (out / f"boot/vmlinuz-{VERSION}").read_text() == "kernel"
 
 
@@ -128,105 +102,74 @@ def test_an_image_that_refers_to_another_file_is_refused(shelf: Shelf, tmp_path:
         import_image(shelf, "trial-1", str(image), lambda _: None)
 
 
+@pytest.mark.parametrize("field", [b"backing", b"data"])
+def test_what_a_qcow2_refers_to_is_not_even_asked_for(
+    shelf: Shelf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, field: bytes
+) -> None:
+    """qemu-img was made to open files while it was only asked what an image is."""
+    offset, features = (104, 0) if field == b"backing" else (0, 4)
+    head = struct.pack(">4sIQIIQIIQQIIQQ", b"QFI\xfb", 3, offset, 11, 16, 1 << 20, 0, 1, 4096, 8192, 1, 0, 0, features)
+    (tmp_path / "image").write_bytes(head.ljust(104, b"\0") + b"/etc/passwd")
+    put_program(tmp_path, monkeypatch, "qemu-img", f"touch {tmp_path}/asked")
+    with pytest.raises(BuildFailed, match="refers to another file"):
+        import_image(shelf, "trial-1", str(tmp_path / "image"), lambda _: None)
+    assert not (tmp_path / "asked").exists()
+
+
+def test_a_raw_disk_that_says_it_is_qcow2_inside_is_read_as_raw(shelf: Shelf, tmp_path: Path) -> None:
+    disk = _make_disk(tmp_path, make_root_tree(tmp_path / "tree", size=300_000))
+    with disk.open("r+b") as file:
+        file.seek(446 + 16)  # in the table, where a second look may look
+        file.write(b"QFI\xfb")
+    image = import_image(shelf, "trial-1", str(disk), lambda _: None)
+    assert image.about["kind"] == "raw disk image"
+
+
+def test_the_name_of_a_disk_image_is_never_a_protocol(
+    shelf: Shelf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = _make_disk(tmp_path, make_root_tree(tmp_path / "tree", size=300_000))
+    name = "nbd:localhost:1"
+    command = ["qemu-img", "convert", "-q", "-f", "raw", "-O", "qcow2", str(disk), str(tmp_path / name)]
+    subprocess.run(command, check=True)
+    monkeypatch.chdir(tmp_path)
+    assert import_image(shelf, "trial-1", name, lambda _: None).about["kind"] == "qcow2 disk image"
+
+
+def test_partitions_over_each_other_are_refused(shelf: Shelf, tmp_path: Path) -> None:
+    """A copy of each would be as large as all of the disk."""
+    disk = _make_disk(tmp_path, make_root_tree(tmp_path / "tree", size=300_000))
+    table = "label: dos\nstart=13MiB, size=40MiB, type=83\n"
+    subprocess.run(["sfdisk", "-q", disk], input=table.encode(), check=True)
+    entries = _entries_twice(disk)
+    with disk.open("r+b") as file:
+        file.seek(446)
+        file.write(entries)
+    with pytest.raises(BuildFailed, match="begins within partition"):
+        import_image(shelf, "trial-1", str(disk), lambda _: None)
+
+
+def test_a_raw_disk_larger_than_may_be_is_refused(shelf: Shelf, tmp_path: Path) -> None:
+    disk = _make_disk(tmp_path, make_root_tree(tmp_path / "tree"))
+    with disk.open("r+b") as file:
+        file.truncate(2 << 40)
+    with pytest.raises(BuildFailed, match="the most is"):
+        disk_images.open_disk(disk, tmp_path, shelf.folder, lambda _: None)
+
+
+def _entries_twice(disk: Path) -> bytes:
+    """Return the first entry of a partition table two times."""
+    with disk.open("rb") as file:
+        file.seek(446)
+        return file.read(16) * 2
+
+
 def test_a_disk_without_a_system_is_refused_with_what_there_is(shelf: Shelf, tmp_path: Path) -> None:
     (tmp_path / "tree").mkdir()
     disk = _make_disk(tmp_path, tmp_path / "tree")
     with pytest.raises(BuildFailed, match=r"1 \(ext4, .*2 \(ext4, .*tar archive"):
         import_image(shelf, "trial-1", str(disk), lambda _: None)
-    assert _files_below(shelf.folder) == []
-
-
-@pytest.fixture
-def layout(tmp_path: Path) -> Path:
-    """An OCI image of two layers; the second removes a file of the first, and replaces one."""
-    layout, tag = tmp_path / "layout", "oci-layout"
-    subprocess.run(["umoci", "init", "--layout", layout], check=True)
-    subprocess.run(["umoci", "new", "--image", f"{layout}:{tag}"], check=True)
-    bundle = tmp_path / "bundle"
-    subprocess.run(["umoci", "unpack", "--image", f"{layout}:{tag}", bundle], check=True, capture_output=True)
-    subprocess.run(["rmdir", bundle / "rootfs"], check=False)
-    make_root_tree(bundle / "rootfs", size=700_000)
-    (bundle / "rootfs/etc/removed").write_text("x")
-    (bundle / "rootfs/etc/changed").write_text("x")
-    subprocess.run(
-        ["umoci", "repack", "--refresh-bundle", "--image", f"{layout}:{tag}", bundle], check=True, capture_output=True
-    )
-    (bundle / "rootfs/etc/removed").unlink()
-    (bundle / "rootfs/etc/changed").write_text("new")
-    subprocess.run(["umoci", "repack", "--image", f"{layout}:{tag}", bundle], check=True, capture_output=True)
-    return layout
-
-
-@pytest.mark.parametrize("transport", ["oci", "oci-archive", "docker-archive"])
-def test_an_oci_image_becomes_an_image(shelf: Shelf, tmp_path: Path, layout: Path, transport: str) -> None:
-    source = f"oci:{layout}:oci-layout"
-    if transport != "oci":
-        archive = f"{transport}:{tmp_path / 'archive.tar'}:trial:1"
-        subprocess.run(["skopeo", "copy", "-q", "--insecure-policy", source, archive], check=True)
-        source = archive.removesuffix(":trial:1") if transport == "docker-archive" else archive
-    import_image(shelf, "trial-1", source, lambda _: None)
-    out = _unpack(shelf, "trial-1", tmp_path / "out")
-    _assert_is_tree(out, tmp_path / "bundle/rootfs")
-    assert not (out / "etc/removed").exists()
-    assert (out / "etc/changed").read_text() == "new"
-
-
-def test_the_digest_of_an_oci_image_is_that_of_its_manifest(shelf: Shelf, layout: Path) -> None:
-    digest = json.loads((layout / "index.json").read_text())["manifests"][0]["digest"]
-    source = f"oci:{layout}:oci-layout"
-    with pytest.raises(BuildFailed, match="Nothing was imported"):
-        import_image(shelf, "trial-1", source, lambda _: None, sha256="0" * 64)
-    image = import_image(shelf, "trial-1", source, lambda _: None, sha256=digest)
-    assert image.about["sha256"] == digest
-
-
-def _put_layer(layout: Path, content: bytes) -> None:
-    """Replace the last layer of an image; what was its digest is corrected everywhere, as its maker would."""
-    index = json.loads((layout / "index.json").read_text())
-    blobs = layout / "blobs/sha256"
-    manifest = json.loads((blobs / index["manifests"][0]["digest"].removeprefix("sha256:")).read_text())
-    config = json.loads((blobs / manifest["config"]["digest"].removeprefix("sha256:")).read_text())
-
-    def put(blob: bytes) -> dict[str, object]:
-        digest = hashlib.sha256(blob).hexdigest()
-        (blobs / digest).write_bytes(blob)
-        return {"digest": f"sha256:{digest}", "size": len(blob)}
-
-    manifest["layers"][-1] |= {**put(content), "mediaType": "application/vnd.oci.image.layer.v1.tar"}
-    config["rootfs"]["diff_ids"][-1] = manifest["layers"][-1]["digest"]
-    manifest["config"] |= put(json.dumps(config).encode())
-    index["manifests"][0] |= put(json.dumps(manifest).encode())
-    (layout / "index.json").write_text(json.dumps(index))
-
-
-def _sparse_bomb(tmp_path: Path) -> bytes:
-    with (tmp_path / "bomb").open("wb") as file:
-        file.truncate(1 << 40)
-    return subprocess.run(["tar", "-C", tmp_path, "--sparse", "-c", "bomb"], stdout=subprocess.PIPE, check=True).stdout
-
-
-def _climbing(_: Path) -> bytes:
-    out = io.BytesIO()
-    with tarfile.open(fileobj=out, mode="w") as archive:
-        link = tarfile.TarInfo("way")
-        link.type, link.linkname = tarfile.SYMTYPE, "/tmp/rackwright-was-here"
-        archive.addfile(link)
-        for name in ("../../../../../../tmp/rackwright-was-here", "way/in", "/tmp/rackwright-was-here/in"):
-            info = tarfile.TarInfo(name)
-            info.size = 4
-            archive.addfile(info, io.BytesIO(b"evil"))
-    return out.getvalue()
-
-
-@pytest.mark.parametrize(("content", "reason"), [(_sparse_bomb, "more than 64 GiB"), (_climbing, "umoci ended")])
-def test_a_layer_that_means_harm_does_none(
-    shelf: Shelf, tmp_path: Path, layout: Path, content: Callable[[Path], bytes], reason: str
-) -> None:
-    _put_layer(layout, content(tmp_path))
-    with pytest.raises(BuildFailed, match=reason):
-        import_image(shelf, "trial-1", f"oci:{layout}:oci-layout", lambda _: None)
-    assert _files_below(shelf.folder) == []
-    assert not Path("/tmp/rackwright-was-here").exists()
+    assert files_below(shelf.folder) == []
 
 
 def test_what_cannot_boot_is_refused_with_all_that_it_lacks(shelf: Shelf, tmp_path: Path) -> None:
@@ -234,7 +177,7 @@ def test_what_cannot_boot_is_refused_with_all_that_it_lacks(shelf: Shelf, tmp_pa
     archive = pack_tree(make_root_tree(tmp_path / "tree", without), tmp_path / "tar")
     with pytest.raises(BuildFailed, match=r"has no kernel .*: it cannot be installed on a machine.*SSH server.*curl"):
         import_image(shelf, "trial-1", str(archive), lambda _: None)
-    assert _files_below(shelf.folder) == []
+    assert files_below(shelf.folder) == []
 
 
 def test_a_wrong_digest_is_refused_and_nothing_stays(shelf: Shelf, tmp_path: Path) -> None:
@@ -249,12 +192,94 @@ def test_a_wrong_digest_is_refused_and_nothing_stays(shelf: Shelf, tmp_path: Pat
 def test_a_bad_archive_leaves_the_image_that_was_there(shelf: Shelf, tmp_path: Path) -> None:
     archive = pack_tree(make_root_tree(tmp_path / "tree", size=300_000), tmp_path / "tar", "--gzip")
     import_image(shelf, "trial-1", str(archive), lambda _: None)
-    before = _files_below(shelf.folder)
+    before = files_below(shelf.folder)
     archive.write_bytes(archive.read_bytes()[:200_000])
     with pytest.raises(BuildFailed):
         import_image(shelf, "trial-1", str(archive), lambda _: None)
-    assert _files_below(shelf.folder) == before
+    assert files_below(shelf.folder) == before
     shelf.installable("trial-1")
+
+
+def _cut(content: bytes) -> bytes:
+    return content[:-6]
+
+
+def _continued(content: bytes) -> bytes:
+    return content + b"something else"
+
+
+def _wrong_checksum(content: bytes) -> bytes:
+    """Change the checksum of gzip, and the index of xz and the checksum of zstd, which are at the end."""
+    return content[:-8] + bytes(byte ^ 0x55 for byte in content[-8:])
+
+
+@pytest.mark.parametrize("option", ["--gzip", "--xz", "--zstd"])
+@pytest.mark.parametrize("spoil", [_cut, _continued, _wrong_checksum])
+def test_all_of_a_compressed_archive_is_read_and_has_to_be_right(
+    shelf: Shelf, tmp_path: Path, option: str, spoil: Callable[[bytes], bytes]
+) -> None:
+    """The archive in it is whole: its end is before what is spoilt."""
+    archive = pack_tree(
+        make_root_tree(tmp_path / "tree", size=300_000), tmp_path / "tar", "--blocking-factor=2000", option
+    )
+    archive.write_bytes(spoil(archive.read_bytes()))
+    with pytest.raises(BuildFailed):
+        import_image(shelf, "trial-1", str(archive), lambda _: None)
+    assert files_below(shelf.folder) == []
+
+
+@pytest.mark.parametrize("options", [(), ("--gzip",)], ids=str)
+def test_what_follows_the_end_of_an_archive_is_refused(shelf: Shelf, tmp_path: Path, options: tuple[str, ...]) -> None:
+    tree = make_root_tree(tmp_path / "tree", size=300_000)
+    archive = pack_tree(tree, tmp_path / "tar")
+    with archive.open("ab") as file:
+        file.write(pack_tree(tree, tmp_path / "second").read_bytes())
+    if options:
+        subprocess.run(["gzip", archive], check=True)
+        archive = archive.with_name("tar.gz")
+    with pytest.raises(BuildFailed, match="more behind the end of the tar archive"):
+        import_image(shelf, "trial-1", str(archive), lambda _: None)
+
+
+def test_names_that_are_no_utf_8_are_imported_and_told_in_letters(shelf: Shelf, tmp_path: Path) -> None:
+    tree = make_root_tree(tmp_path / "tree", size=300_000)
+    odd = os.fsencode(tree) + b"/etc/caf\xe9"
+    Path(os.fsdecode(odd)).write_text("coffee")
+    archive = pack_tree(tree, tmp_path / os.fsdecode(b"r\xf6\xf6t.tar"))
+    image = import_image(shelf, "trial-1", str(archive), lambda _: None)
+    assert image.about["from"].encode().decode() == "r??t.tar"
+    out = unpack_image(shelf, "trial-1", tmp_path / "out")
+    assert Path(os.fsdecode(os.fsencode(out) + b"/etc/caf\xe9")).read_text() == "coffee"
+
+
+def test_an_import_that_is_killed_leaves_nothing_that_the_next_one_does_not_remove(
+    shelf: Shelf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "temporary"))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    tree = make_root_tree(tmp_path / "tree", size=1_000_000)
+    disk = _make_disk(tmp_path, tree)
+    killed = subprocess.run([sys.executable, "-c", KILLED, shelf.folder.parent, disk], check=False)
+    assert killed.returncode == -9
+    assert list((tmp_path / "temporary").iterdir())
+    assert [path for path in shelf.folder.iterdir() if path.name.startswith(".trial-1.")]
+    import_image(shelf, "trial-2", str(pack_tree(tree, tmp_path / "tar")), lambda _: None)
+    assert list((tmp_path / "temporary").iterdir()) == []
+    assert sorted(path.name for path in shelf.folder.iterdir() if path.is_symlink()) == ["trial-2"]
+    assert not [path for path in shelf.folder.iterdir() if path.name.startswith(".trial-1.")]
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from rackwright.provision.images import root_images
+from rackwright.provision.images.importing import disk_images, oci_images
+from rackwright.provision.images.importing.sources import import_image
+from rackwright.provision.images.shelf import Shelf
+root_images.check_bootable = lambda facts: os.kill(os.getpid(), signal.SIGKILL)
+import_image(Shelf(Path(sys.argv[1])), "trial-1", sys.argv[2], lambda _: None)
+"""
 
 
 def test_cloud_init_stays_off_and_its_schema_comes_along(shelf: Shelf, tmp_path: Path) -> None:
@@ -267,7 +292,7 @@ def test_cloud_init_stays_off_and_its_schema_comes_along(shelf: Shelf, tmp_path:
     assert image.files[CLOUD_SCHEMA_FILE].path.read_text() == '{"of": "users"}'
     assert image.files["network-config.schema.json"].path.read_text() == '{"of": "networks"}'
     assert image.about["cloud-init"] == "22.4.2-1"
-    assert (_unpack(shelf, "trial-1", tmp_path / "out") / "etc/cloud/cloud-init.disabled").exists()
+    assert (unpack_image(shelf, "trial-1", tmp_path / "out") / "etc/cloud/cloud-init.disabled").exists()
 
 
 FULL_DISK = """

@@ -22,8 +22,9 @@ from tests.support.waiting import PATIENCE, until
 from rackwright.domain.machines.install import Stage
 from rackwright.provision.images import root_archive
 from rackwright.provision.images.manifest import ImageFile
-from rackwright.provision.images.root_archive import RootArchive, read_tar
+from rackwright.provision.images.root_archive import RootArchive
 from rackwright.provision.images.shelf import ROOT_FILE
+from rackwright.provision.images.tar_reader import read_tar
 from rackwright.server.listener import listening
 from rackwright.store.runs.run_logs import read_log
 

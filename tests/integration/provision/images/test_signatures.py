@@ -8,10 +8,18 @@ import pytest
 from tests.support.machines.root_trees import make_root_tree, pack_tree
 
 from rackwright.provision.images.importing.sources import import_image
-from rackwright.provision.images.manifest import Image
+from rackwright.provision.images.manifest import SIGNATURE, Image
+from rackwright.provision.images.packages import BuildFailed
 from rackwright.provision.images.root_images import Sign
 from rackwright.provision.images.shelf import NoImage, Shelf
-from rackwright.provision.images.signatures import BadSignature, check_signature, make_signature
+from rackwright.provision.images.signatures import (
+    BadPublicKey,
+    BadSignature,
+    check_signature,
+    make_signature,
+    read_public_key,
+    read_signature_file,
+)
 
 
 class Key:
@@ -63,10 +71,51 @@ def test_the_old_format_of_minisign_is_refused(key: Key, tmp_path: Path) -> None
         check_signature(b"x", (tmp_path / "content.minisig").read_text(), [key.public])
 
 
-@pytest.mark.parametrize("text", ["", "x\n" * 4, "a\nb\ntrusted comment: c\nd", "é" * 5000, "\0"])
+NO_ASCII = (
+    "a\né\ntrusted comment: c\nd",
+    "a\n\udcff\ntrusted comment: \udcff\nAAAA",
+    "a\n\ufffd\ntrusted comment: \ufffd\n\ufffd",
+)
+
+
+@pytest.mark.parametrize("text", ["", "x\n" * 4, "a\nb\ntrusted comment: c\nd", "é" * 5000, "\0", *NO_ASCII])
 def test_what_is_no_signature_is_refused(key: Key, text: str) -> None:
     with pytest.raises(BadSignature, match="no signature"):
         check_signature(b"x", text, [key.public])
+
+
+def test_a_trusted_comment_that_is_no_text_is_refused(key: Key, tmp_path: Path) -> None:
+    (tmp_path / "content").write_bytes(b"x")
+    signature = make_signature(b"x", key.secret, "web").replace("image web", "image \ud800")
+    with pytest.raises(BadSignature, match="trusted comment was changed"):
+        check_signature(b"x", signature, [key.public])
+
+
+@pytest.mark.parametrize("text", ["é" * 56, "RW\udcff", "\0"])
+def test_a_public_key_that_is_no_ascii_is_refused_in_words(text: str) -> None:
+    with pytest.raises(BadPublicKey, match="no public key"):
+        read_public_key(text)
+
+
+def test_a_signature_on_the_shelf_that_is_no_text_is_told_and_breaks_nothing(
+    key: Key, tmp_path: Path, archive: Path
+) -> None:
+    shelf = Shelf(tmp_path, [key.public])
+    import_image(shelf, "trial-1", str(archive), lambda _: None, sign=key.sign)
+    (shelf.folder / "trial-1" / SIGNATURE).write_bytes(b"untrusted comment: \xff\n\xff\ntrusted comment: \xff\n\xff\n")
+    assert "is no signature of minisign" in str(shelf.find_problem("trial-1"))
+
+
+def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "binary").write_bytes(b"\xff\xfe\n" * 4)
+    (tmp_path / "circle").symlink_to("circle")
+    for name in ("folder", "binary", "circle", "nothing", "x" * 300, "a\0b"):
+        with pytest.raises(BuildFailed, match="cannot be read"):
+            read_signature_file(tmp_path / name)
+    for name in ("folder", "circle", "nothing", "x" * 300, "a\0b"):
+        with pytest.raises(BuildFailed, match=r"cannot be read|There is no secret key"):
+            make_signature(b"x", tmp_path / name, "web")
 
 
 def test_where_keys_are_set_an_image_without_signature_is_not_imported(key: Key, tmp_path: Path, archive: Path) -> None:

@@ -15,7 +15,8 @@ from rackwright.provision.images import root_archive
 from rackwright.provision.images.chunks import ChunkStore
 from rackwright.provision.images.manifest import ImageFile
 from rackwright.provision.images.packages import BuildFailed
-from rackwright.provision.images.root_archive import Entry, RootArchive, RootFacts, read_tar
+from rackwright.provision.images.root_archive import Entry, RootArchive, RootFacts
+from rackwright.provision.images.tar_reader import read_tar
 
 
 def _write(store: ChunkStore, stream: IO[bytes]) -> tuple[ImageFile, RootFacts]:

@@ -6,6 +6,7 @@ node here, and proves nothing.
 
 import io
 import re
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Request, Response
@@ -17,6 +18,7 @@ from rackwright.api.http.ranges import send_range
 from rackwright.domain.errors import NotFound
 from rackwright.domain.names import check_mac, check_uuid
 from rackwright.provision.grub import render_first_grub_script, render_grub_script
+from rackwright.provision.images.chunks import Chunk
 from rackwright.provision.images.cpio import Cpio
 from rackwright.provision.images.shelf import NoImage
 from rackwright.provision.ipxe import FIRST_SCRIPT, render_ipxe_script
@@ -145,7 +147,7 @@ async def get_image_file(request: Request, source: Source, image: str, file: str
     except NoImage:
         raise NotFound("file", f"{_printable(image)}/{_printable(file)}") from None
     headers = {"ETag": f'"sha256-{entry.sha256}"', "X-Content-SHA256": entry.sha256}
-    if entry.chunks:
+    if entry.chunks or "range" in request.headers:
         return send_range(request.headers, entry.size, lambda first, end: shelf.read(entry, first, end), headers)
     return FileResponse(entry.path, media_type="application/octet-stream", headers=headers)
 
@@ -153,10 +155,15 @@ async def get_image_file(request: Request, source: Source, image: str, file: str
 @router.get("/chunks/{sha256}", **_response_docs(BYTES, 206))
 async def get_chunk(request: Request, source: Source, sha256: str) -> Response:
     """A piece of an image by its digest, which is what an installer checks it against."""
-    path = _server(request).shelf.chunks.path(sha256)
+    chunks = _server(request).shelf.chunks
+    path = chunks.path(sha256)
     if path is None:
         raise NotFound("chunk", _printable(sha256))
-    return FileResponse(path, media_type="application/octet-stream", headers={"ETag": f'"sha256-{sha256}"'})
+    headers = {"ETag": f'"sha256-{sha256}"'}
+    if "range" in request.headers:
+        chunk = Chunk(path.stat().st_size, sha256)
+        return send_range(request.headers, chunk.size, partial(chunks.read, [chunk]), headers)
+    return FileResponse(path, media_type="application/octet-stream", headers=headers)
 
 
 def _printable(name: str) -> str:

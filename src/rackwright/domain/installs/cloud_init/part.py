@@ -10,7 +10,7 @@ from functools import lru_cache
 
 from rackwright.domain.catalogue import Json, JsonObject
 from rackwright.domain.installs.cloud_init.refusals import find_refusals
-from rackwright.domain.installs.cloud_init.schema import BadSchema, SchemaFault, find_schema_faults
+from rackwright.domain.installs.cloud_init.schema import BadSchema, find_schema_faults
 from rackwright.domain.installs.cloud_init.secret_references import NAME, find_references
 from rackwright.domain.installs.cloud_init.seed import make_seed
 from rackwright.domain.installs.cloud_init.user_data import ATTRIB, BadUserData, UserData, read_user_data
@@ -21,23 +21,40 @@ META_DATA = "provisioner-meta-data"
 SECRETS = "provisioner-secrets"
 
 
+@dataclass(frozen=True)
+class Verdict:
+    """What is wrong with user-data by itself, whichever machine it is for."""
+
+    problems: tuple[Problem, ...]
+    notes: tuple[Problem, ...] = ()
+    references: tuple[tuple[str, int], ...] = ()
+    """The names of the secrets that it refers to, with their lines."""
+
+
 def check_cloud_init(request: InstallRequest) -> InstallPart:
     """Return what is wrong with what people gave cloud-init; nothing is told to the installer."""
     text = request.setting("user_data")
     if not isinstance(text, str) or not text:
         return InstallPart(problems=tuple(_check_alone(request)))
+    verdict = judge_user_data(text, request.cloud_init)
+    problems = (
+        *_check_meta_data(request),
+        *_check_references(verdict, request.setting("secrets")),
+        *verdict.problems,
+    )
+    return InstallPart(problems=problems, notes=verdict.notes)
+
+
+@lru_cache(maxsize=64)
+def judge_user_data(text: str, image: CloudInitSchema | None) -> Verdict:
+    """Return what is wrong with user-data for an image; kept, since many machines have the same."""
     try:
         data = read_user_data(text)
     except BadUserData as error:
-        return InstallPart(problems=(error.problem,))
-    judged = InstallPart() if request.cloud_init is None else _check_schema(data, request.cloud_init)
-    problems = (
-        *_check_meta_data(request),
-        *_check_references(data, request.setting("secrets")),
-        *_check_refusals(data),
-        *judged.problems,
-    )
-    return InstallPart(problems=problems, notes=judged.notes)
+        return Verdict((error.problem,))
+    judged = InstallPart() if image is None else _check_schema(data, image)
+    problems = (*_check_keys(data), *_check_refusals(data), *judged.problems)
+    return Verdict(problems, judged.notes, tuple(find_references(data)))
 
 
 def _check_alone(request: InstallRequest) -> Iterator[Problem]:
@@ -53,20 +70,23 @@ def _check_meta_data(request: InstallRequest) -> Iterator[Problem]:
             yield Problem(META_DATA, f"{key} is text")
 
 
-def _check_references(data: UserData, secrets: Json) -> Iterator[Problem]:
+def _check_references(verdict: Verdict, secrets: Json) -> Iterator[Problem]:
     names = set() if not isinstance(secrets, dict) or is_sealed(secrets) else set(secrets)
-    for name, line in find_references(data):
+    for name, line in verdict.references:
         if not NAME.fullmatch(name):
             yield Problem(ATTRIB, f"{name[:64]!r} is no name of a secret", line)
         elif name not in names:
             there_are = f"; there are {', '.join(sorted(names))}" if names else ""
             yield Problem(ATTRIB, f"{SECRETS} has no secret {name}{there_are}", line)
-    if data.document is not None:
-        for value in data.document.walk():
-            keys = value.value if isinstance(value.value, dict) else ()
-            for key in keys:
-                if "${secret:" in key:
-                    yield Problem(ATTRIB, "a secret is within a value, not a key", value.line)
+
+
+def _check_keys(data: UserData) -> Iterator[Problem]:
+    if data.document is None:
+        return
+    for value in data.document.walk():
+        for key in value.value if isinstance(value.value, dict) else ():
+            if "${secret:" in key:
+                yield Problem(ATTRIB, "a secret is within a value, not a key", value.line)
 
 
 def _check_refusals(data: UserData) -> Iterator[Problem]:
@@ -86,21 +106,13 @@ def _check_schema(data: UserData, image: CloudInitSchema) -> InstallPart:
     if data.document is None:
         return InstallPart()
     try:
-        faults = _find_faults(image.schema, data.text)
+        faults = find_schema_faults(image.schema, data.document)
     except BadSchema as error:
         reason = f"the schema of cloud-init in the image of {image.system} cannot be used ({error}). Build it again"
         return InstallPart(problems=(Problem(ATTRIB, reason),))
     problems = [Problem(ATTRIB, str(fault), fault.line) for fault in faults if not fault.deprecation]
     notes = [Problem(ATTRIB, str(fault), fault.line) for fault in faults if fault.deprecation]
     return InstallPart(problems=tuple(problems), notes=tuple(notes))
-
-
-@lru_cache(maxsize=64)
-def _find_faults(schema: str, text: str) -> tuple[SchemaFault, ...]:
-    """Return what a schema says against a text; kept, since many machines have the same user-data."""
-    document = read_user_data(text).document
-    assert document is not None
-    return tuple(find_schema_faults(schema, document))
 
 
 @dataclass(frozen=True)

@@ -2,11 +2,14 @@
 
 The schema comes with the image. It is JSON Schema draft 4, with what cloud-init adds to it: `deprecated`, which is no
 error; `anyOf` and `oneOf`, in which a deprecation does not make an alternative wrong; bytes are text; and what stands
-beside a `$ref` counts. Nothing is ever fetched.
+beside a `$ref` counts. Nothing is ever fetched. An image may be a stranger's: its schema is followed for so many steps,
+and none of its patterns may take long.
 """
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Protocol, cast
@@ -20,11 +23,16 @@ from referencing.jsonschema import DRAFT4
 
 from rackwright.domain.catalogue import Json, JsonObject
 from rackwright.domain.installs.cloud_init.yaml_document import YamlValue
+from rackwright.domain.patterns import find_pattern_fault, longest_text
 
 LONGEST_SCHEMA = 2 * 1024 * 1024
 """Bytes of a schema; those of today have 130 to 200 KB."""
 MOST_FAULTS = 20
 LONGEST_REASON = 300
+MOST_STEPS = 2_000_000
+"""Keywords of a schema that are applied to a document: references may lead around in a circle, or fan out."""
+LETTERS_A_STEP = 100
+"""Characters of a reason that count as one step; each reason may repeat all of the document."""
 FORMATS = ("date", "email", "ipv4", "ipv6")
 """Those that cloud-init of Debian checks: the others need packages that it does not come with."""
 
@@ -33,6 +41,22 @@ _EMPTY_REGISTRY: Registry[bool | Mapping[str, Json]] = Registry()
 
 class BadSchema(Exception):
     """The schema of an image cannot be used."""
+
+
+class _Steps:
+    """Counts the steps of one check; BadSchema if they are too many."""
+
+    def __init__(self) -> None:
+        self._taken = 0
+
+    def take(self, number: int) -> None:
+        self._taken += number
+        if self._taken > MOST_STEPS:
+            raise BadSchema(f"it takes more than {MOST_STEPS} steps to check this user-data by it")
+
+
+_steps: ContextVar[_Steps] = ContextVar("steps")
+"""Those of the check that is going on in this thread."""
 
 
 @dataclass(frozen=True)
@@ -109,12 +133,44 @@ def _errors(faults: list[ValidationError]) -> list[ValidationError]:
     return [fault for fault in faults if not isinstance(fault, _Deprecation)]
 
 
+Keyword = Callable[[Validator, Json, object, JsonObject], Iterator[ValidationError] | None]
+
+
+def _pattern(_validator: Validator, pattern: Json, instance: object, _schema: JsonObject) -> Iterator[ValidationError]:
+    if not isinstance(pattern, str) or not isinstance(instance, str):
+        return
+    longest = longest_text(pattern)
+    if len(instance) > longest:
+        yield ValidationError(f"{instance[:40]!r}... has more than {longest} characters, too many for its pattern")
+    elif not re.search(pattern, instance):
+        yield ValidationError(f"{instance[:LONGEST_REASON]!r} does not match {pattern!r}")
+
+
+def _counted(apply: Keyword) -> Keyword:
+    """Have a keyword count its steps, and its reasons by their length, of which only the beginning is kept."""
+
+    def apply_counted(
+        validator: Validator, value: Json, instance: object, schema: JsonObject
+    ) -> Iterator[ValidationError]:
+        steps = _steps.get()
+        steps.take(1 + (len(value) if isinstance(value, list) else 0))
+        if value is True and isinstance(instance, list) and schema.get("uniqueItems"):
+            steps.take(len(instance) ** 2 // LETTERS_A_STEP)
+        for error in apply(validator, value, instance, schema) or ():
+            steps.take(1 + len(error.message) // LETTERS_A_STEP)
+            error.message = error.message[: LONGEST_REASON + 1]
+            yield error
+
+    return apply_counted
+
+
 def _make_validator_type() -> Callable[..., Validator]:
-    own = {"deprecated": _deprecated, "anyOf": _any_of, "oneOf": _one_of}
+    own = {"deprecated": _deprecated, "anyOf": _any_of, "oneOf": _one_of, "pattern": _pattern}
+    keywords = cast("dict[str, Keyword]", {**Draft4Validator.VALIDATORS, **own})
     make = cast("Callable[..., Callable[..., Validator]]", create)
     return make(
         meta_schema=Draft4Validator.META_SCHEMA,
-        validators={**Draft4Validator.VALIDATORS, **own},
+        validators={name: _counted(apply) for name, apply in keywords.items()},
         type_checker=Draft4Validator.TYPE_CHECKER.redefine("string", _is_text),
         id_of=DRAFT4.id_of,
     )
@@ -123,14 +179,19 @@ def _make_validator_type() -> Callable[..., Validator]:
 _CloudConfigValidator = _make_validator_type()
 
 
+_UNUSABLE = (RecursionError, OverflowError, ValueError, TypeError, AttributeError, KeyError)
+"""What the library raises of a schema that is none."""
+
+
 def find_schema_faults(schema: str, document: YamlValue) -> list[SchemaFault]:
     """Return what a schema says against a document, in the order of its lines; BadSchema if it cannot be used."""
+    _steps.set(_Steps())
     try:
         validator = _CloudConfigValidator(
             _parse_schema(schema), registry=_EMPTY_REGISTRY, format_checker=FormatChecker(FORMATS)
         )
         found = [_fault_of(error, document) for error in validator.iter_errors(document.plain())]
-    except (RecursionError, OverflowError, Unresolvable, ValueError, TypeError, AttributeError, KeyError) as error:
+    except (*_UNUSABLE, Unresolvable, re.error) as error:
         raise BadSchema(f"{type(error).__name__}: {str(error)[:LONGEST_REASON]}") from None
     distinct = list(dict.fromkeys(found))
     return sorted(distinct, key=lambda fault: fault.line)[:MOST_FAULTS]
@@ -141,7 +202,24 @@ def _parse_schema(text: str) -> JsonObject:
     parsed = json.loads(text)
     if not isinstance(parsed, dict):
         raise TypeError("it is no JSON object")
+    for pattern in _patterns(parsed):
+        if fault := find_pattern_fault(pattern):
+            raise ValueError(f"its pattern {pattern[:80]!r} could take very long: {fault}")
     return parsed
+
+
+def _patterns(schema: JsonObject) -> Iterator[str]:
+    """Yield all that may be a pattern in a schema, wherever it is."""
+    unread: list[Json] = [schema]
+    while unread:
+        value = unread.pop()
+        if isinstance(value, dict):
+            pattern, properties = value.get("pattern"), value.get("patternProperties")
+            yield from (pattern,) if isinstance(pattern, str) else ()
+            yield from properties if isinstance(properties, dict) else ()
+            unread += value.values()
+        elif isinstance(value, list):
+            unread += value
 
 
 def _fault_of(error: ValidationError, document: YamlValue) -> SchemaFault:

@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping
 from rackwright.domain.installs.cloud_init.user_data import UserData
 from rackwright.domain.installs.cloud_init.yaml_document import Plain
 
-REFERENCE = re.compile(r"\$\{secret:([^}\n]*)\}")
+REFERENCE = re.compile(r"\$\{secret:((?:(?!\$\{secret:)[^}\n])*)\}")
+"""A beginning within another is one of its own: else each would be searched to the end of a line full of them."""
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 

@@ -2,8 +2,8 @@
 
 cloud-init reads YAML 1.1 by PyYAML: `yes` and `on` are true, 0644 is an octal number, anchors and merge keys count. A
 reader with other rules would judge another document than the machine. Stricter than cloud-init: a key that is there
-twice, which there silently hides the first, keys that are no text, and anything too big or too deep. Aliases are
-counted as often as they are used, so that a small text cannot stand for a huge document.
+twice, which there silently hides the first, keys that are no text, and anything too big or too deep. Aliases and what
+`<<` merges count as often as they are used, and before they are: a small text cannot stand for a huge document.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -19,6 +19,11 @@ from rackwright.states.reading.yaml_lines import YamlMessages, YamlReader
 
 MOST_DEPTH = 32
 MOST_VALUES = 10_000
+MOST_LETTERS = 1 << 20
+"""Characters of all values and keys, each alias counted as what it stands for."""
+LONGEST_KEY = 1024
+LONGEST_NUMBER = 100
+"""Characters of a number. Python turns a long one into text and back in far more time than it is read in."""
 
 Scalar = str | int | float | bool | bytes | date | None
 Plain = Scalar | list["Plain"] | dict[str, "Plain"]
@@ -29,6 +34,7 @@ _MERGE_TAG = "tag:yaml.org,2002:merge"
 _SCALAR_TAGS = frozenset(
     f"tag:yaml.org,2002:{name}" for name in ("str", "int", "float", "bool", "null", "binary", "timestamp")
 )
+_NUMBER_TAGS = frozenset({"tag:yaml.org,2002:int", "tag:yaml.org,2002:float"})
 _COLLECTION_TAGS = frozenset({"tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"})
 
 
@@ -51,6 +57,8 @@ class YamlValue:
     """The line of the key that names this value; the value's own line if it has no key."""
     size: int = 1
     """Values in it, itself among them, each alias counted as what it stands for."""
+    letters: int = 0
+    """Characters of all texts in it, counted in the same way."""
     depth: int = 0
     """How many mappings and lists are nested in it."""
     closed: bool = True
@@ -115,6 +123,7 @@ class _DocumentReader(YamlReader[YamlValue, str]):
         self._anchors: dict[str, YamlValue] = {}
         self._resolve = cast("Callable[[type[yaml.Node], str, tuple[bool, bool]], str]", Resolver().resolve)
         self._constructor = SafeConstructor()
+        self._values = self._letters = self._merged = 0
 
     def refusal(self, text: str, line: int) -> BadYaml:
         return BadYaml(text, line)
@@ -128,8 +137,18 @@ class _DocumentReader(YamlReader[YamlValue, str]):
         if tag not in (None, "!") and tag not in known:
             raise BadYaml(f"the tag {str(tag)[:60]} is not allowed", line)
 
+    def _count(self, values: int, letters: int, line: int) -> None:
+        """Count what the document stands for; BadYaml if it is too much."""
+        self._values += values
+        self._letters += letters
+        if self._values > MOST_VALUES:
+            raise BadYaml(f"this stands for more than {MOST_VALUES} values", line)
+        if self._letters > MOST_LETTERS:
+            raise BadYaml(f"this stands for more than {MOST_LETTERS} characters", line)
+
     def scalar(self, event: yaml.ScalarEvent, line: int, key_line: int) -> YamlValue:
-        value = YamlValue(self._construct(event, line), line, key_line)
+        self._count(1, len(event.value), line)
+        value = YamlValue(self._construct(event, line), line, key_line, letters=len(event.value))
         self._remember(event, value)
         return value
 
@@ -142,6 +161,8 @@ class _DocumentReader(YamlReader[YamlValue, str]):
             return event.value
         node = yaml.ScalarNode(tag, event.value)
         try:
+            if tag in _NUMBER_TAGS and len(event.value) > LONGEST_NUMBER:
+                raise ValueError("it is too long")
             value: Scalar = self._constructor.construct_object(node)
         except (ValueError, KeyError, TypeError, OverflowError, yaml.YAMLError):
             shown = event.value if len(event.value) <= 40 else f"{event.value[:37]}..."
@@ -159,12 +180,18 @@ class _DocumentReader(YamlReader[YamlValue, str]):
             raise BadYaml(f"the alias *{name[:40]} has no anchor above it", line)
         if not target.closed:
             raise BadYaml(f"the alias *{name[:40]} is within what it stands for", line)
+        self._count(target.size, target.letters, line)
         return replace(target, line=line, key_line=line)
 
     def key(self, event: yaml.ScalarEvent | yaml.AliasEvent, line: int) -> str:
         value = self.alias(event, line).value if isinstance(event, yaml.AliasEvent) else self._key_of(event, line)
+        if isinstance(value, list | dict):
+            raise BadYaml(self.messages.collection_as_key, line)
         if not isinstance(value, str):
             raise BadYaml(f"the key {str(value)[:40]!r} is not text; put it in quotes", line)
+        if len(value) > LONGEST_KEY:
+            raise BadYaml(f"this key has more than {LONGEST_KEY} characters", line)
+        self._count(0, len(value), line)
         return value
 
     def _key_of(self, event: yaml.ScalarEvent, line: int) -> Scalar:
@@ -178,6 +205,7 @@ class _DocumentReader(YamlReader[YamlValue, str]):
         return value
 
     def begin(self, event: yaml.CollectionStartEvent, is_mapping: bool, line: int, key_line: int) -> YamlValue:
+        self._count(1, 0, line)
         collection = YamlValue({} if is_mapping else [], line, key_line, closed=False)
         self._remember(event, collection)
         return collection
@@ -207,8 +235,11 @@ class _DocumentReader(YamlReader[YamlValue, str]):
         children = collection.value.values() if isinstance(collection.value, dict) else collection.value
         assert isinstance(children, Iterable)
         assert not isinstance(children, str | bytes)
+        if isinstance(collection.value, dict):
+            collection.letters = sum(map(len, collection.value))
         for child in children:
             collection.size += child.size
+            collection.letters += child.letters
             collection.depth = max(collection.depth, child.depth + 1)
         if collection.size > MOST_VALUES:
             raise BadYaml(f"this stands for more than {MOST_VALUES} values", collection.line)
@@ -221,5 +252,9 @@ class _DocumentReader(YamlReader[YamlValue, str]):
         for merged in source.value if isinstance(source.value, list) else [source]:
             if not isinstance(merged.value, dict):
                 raise BadYaml("<< takes a mapping or a list of mappings", source.key_line)
+            self._merged += len(merged.value)
+            if self._merged > MOST_VALUES:
+                raise BadYaml(f"<< stands for more than {MOST_VALUES} values by here", source.key_line)
+            self._count(0, merged.letters, source.key_line)
             for key, value in merged.value.items():
                 mapping.value.setdefault(key, value)

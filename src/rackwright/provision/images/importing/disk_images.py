@@ -8,13 +8,15 @@ sfdisk reads the partitions, e2fsck repairs a copy of the file system, and debug
 import json
 import os
 import re
-import subprocess
+import struct
 import tarfile
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 
 from rackwright.provision.images.disk_space import full_disk_is_said, require_space, show_size
+from rackwright.provision.images.importing.bounded import PROGRAMS, Limits, require_success, run_bounded
 from rackwright.provision.images.importing.ext_reader import ExtReader
 from rackwright.provision.images.packages import BuildFailed, Say, require_programs
 from rackwright.provision.images.root_archive import MOST_BYTES, Entry
@@ -27,8 +29,14 @@ HEAD = 2048
 SECTOR = 512
 LARGEST_DISK = 1 << 40
 MOST_PARTITIONS = 128
-INFO_LIMITS = ("prlimit", "--as=2147483648", "--cpu=60")
-"""What asks an image about itself gets so much memory and time, as OpenStack does it."""
+INFO_LIMITS = Limits()
+CONVERT_LIMITS = Limits(seconds=7200, memory=4 << 30, file_size=LARGEST_DISK)
+REPAIR_LIMITS = Limits(seconds=1800, memory=4 << 30, file_size=LARGEST_DISK)
+QCOW2_HEAD = struct.Struct(">4sIQIIQIIQQIIQQ")
+"""Magic, version, offset and length of the backing file's name, cluster bits, size, kind of encryption, two tables with
+their sizes and offsets, snapshots, and what a reader must know of (version 3)."""
+EXTERNAL_DATA = 1 << 2
+"""The bit in the latter for data that lies in another file."""
 EXT = ("ext2", "ext3", "ext4")
 BOOT_MOUNT = re.compile(
     rb"^[ \t]*(?P<key>UUID|LABEL|PARTUUID)=\"?(?P<value>[A-Za-z0-9_.-]{1,64})\"?\s+/boot\s", re.MULTILINE
@@ -70,43 +78,59 @@ def looks_like_disk(head: bytes) -> bool:
 
 def open_disk(path: Path, work: Path, shelf_folder: Path, say: Say) -> Disk:
     """Return an image as a raw file: itself, or a copy in `work`. BuildFailed if there is no room for it."""
-    require_programs("sfdisk", "blkid", "debugfs", "e2fsck", "prlimit")
+    require_programs("sfdisk", "blkid", "debugfs", "e2fsck", *PROGRAMS)
+    # An absolute path is never taken for a protocol or an option, whatever the file is called.
+    path = path.resolve()
     with path.open("rb") as file:
         is_qcow2 = file.read(len(QCOW2)) == QCOW2
     if not is_qcow2:
+        _check_size(path, path.stat().st_size)
         used = path.stat().st_blocks * SECTOR
         require_space({work: used, shelf_folder: used // 2})
         return Disk(path, "raw disk image", path.stat().st_size)
     require_programs("qemu-img")
-    size = _check_qcow2(path)
-    used = _count_used(path)
+    size = _check_qcow2(path, work)
+    used = _count_used(path, work)
     # The raw copy, a copy of its root partition, and the chunks.
     require_space({work: 2 * used, shelf_folder: used // 2})
     raw = work / "disk.raw"
     say(f"unpacking {path.name}: {show_size(used)} of a disk of {show_size(size)}")
-    limits = ("prlimit", f"--fsize={LARGEST_DISK}")
-    _run([*limits, "qemu-img", "convert", "-f", "qcow2", "-O", "raw", str(path), str(raw)], "qemu-img")
+    _run(["qemu-img", "convert", "-f", "qcow2", "-O", "raw", str(path), str(raw)], work, CONVERT_LIMITS)
     return Disk(raw, "qcow2 disk image", size)
 
 
-def _check_qcow2(path: Path) -> int:
+def _check_qcow2(path: Path, work: Path) -> int:
     """Return the size of the disk in a qcow2 image; BuildFailed if the image refers to other files."""
-    info = json.loads(_run([*INFO_LIMITS, "qemu-img", "info", "-f", "qcow2", "--output=json", str(path)], "qemu-img"))
+    # Read here first: qemu-img has opened what an image names while it was only asked about the image.
+    with path.open("rb") as file:
+        head = file.read(QCOW2_HEAD.size).ljust(QCOW2_HEAD.size, b"\0")
+    _, version, backing, *_, incompatible = QCOW2_HEAD.unpack(head)
+    encryption = QCOW2_HEAD.unpack(head)[6]
+    if version not in (2, 3):
+        raise BuildFailed(f"{path} is qcow2 of the version {version}; those that are read are 2 and 3.")
+    if backing or (version == 3 and incompatible & EXTERNAL_DATA):
+        raise BuildFailed(f"{path} refers to another file, which is not read.")
+    if encryption:
+        raise BuildFailed(f"{path} is encrypted.")
+    info = json.loads(_run(["qemu-img", "info", "-f", "qcow2", "--output=json", str(path)], work))
     data = info.get("format-specific", {}).get("data", {})
     others = [info.get("backing-filename"), info.get("full-backing-filename"), data.get("data-file")]
     if any(others):
         raise BuildFailed(f"{path} refers to another file ({next(filter(None, others))}), which is not read.")
     if info.get("encrypted"):
         raise BuildFailed(f"{path} is encrypted.")
-    size = int(info["virtual-size"])
+    return _check_size(path, int(info["virtual-size"]))
+
+
+def _check_size(path: Path, size: int) -> int:
     if size > LARGEST_DISK:
         raise BuildFailed(f"{path} is a disk of {show_size(size)}; the most is {show_size(LARGEST_DISK)}.")
     return size
 
 
-def _count_used(path: Path) -> int:
+def _count_used(path: Path, work: Path) -> int:
     """Return how many bytes of the disk in a qcow2 image are not empty."""
-    extents = json.loads(_run([*INFO_LIMITS, "qemu-img", "map", "-f", "qcow2", "--output=json", str(path)], "qemu-img"))
+    extents = json.loads(_run(["qemu-img", "map", "-f", "qcow2", "--output=json", str(path)], work))
     used = sum(int(extent["length"]) for extent in extents if extent["data"])
     if used > MOST_BYTES:
         raise BuildFailed(f"There are {show_size(used)} on the disk in {path}; the most is {show_size(MOST_BYTES)}.")
@@ -115,13 +139,14 @@ def _count_used(path: Path) -> int:
 
 def read_root(disk: Disk, work: Path, say: Say) -> Generator[Entry, None, None]:
     """Yield the root file system of a disk, with that of /boot if it has a partition of its own."""
-    partitions = list_partitions(disk)
+    partitions = list_partitions(disk, work)
     say(f"partitions: {', '.join(map(str, partitions))}")
     for partition in partitions:
         if partition.type not in EXT:
             continue
         reader = _open_partition(disk, partition, work)
         if not reader.has("etc", "os-release") and not reader.has("usr", "lib", "os-release"):
+            reader.remove()
             continue
         say(f"the root file system is partition {partition}")
         boot = _find_boot(reader, partitions)
@@ -139,13 +164,13 @@ def read_root(disk: Disk, work: Path, say: Say) -> Generator[Entry, None, None]:
     )
 
 
-def list_partitions(disk: Disk) -> list[Partition]:
+def list_partitions(disk: Disk, work: Path) -> list[Partition]:
     """Return the partitions of a disk; one that begins at the start of it, if there is no table."""
-    whole = Partition(0, 0, disk.size, _probe(disk.path, 0, disk.size))
+    whole = Partition(0, 0, disk.size, _probe(disk.path, 0, disk.size, work))
     if whole.type in EXT:
         return [whole]
     try:
-        table = json.loads(_run(["prlimit", "--cpu=60", "sfdisk", "--json", str(disk.path)], "sfdisk"))
+        table = json.loads(_run(["sfdisk", "--json", str(disk.path)], work))
     except BuildFailed as error:
         raise BuildFailed(f"There are no partitions in this image, nor a file system: {error}") from None
     sector = int(table["partitiontable"].get("sectorsize", SECTOR))
@@ -153,16 +178,24 @@ def list_partitions(disk: Disk) -> list[Partition]:
     for number, entry in enumerate(table["partitiontable"].get("partitions", [])[:MOST_PARTITIONS], 1):
         start, size = int(entry["start"]) * sector, int(entry["size"]) * sector
         if 0 <= start < start + size <= disk.size:
-            tags = _probe(disk.path, start, size)
+            tags = _probe(disk.path, start, size, work)
             partitions.append(Partition(number, start, size, {**tags, "PARTUUID": str(entry.get("uuid", ""))}))
+    _check_apart(partitions)
     return partitions
 
 
-def _probe(path: Path, start: int, size: int) -> dict[str, str]:
+def _check_apart(partitions: Sequence[Partition]) -> None:
+    """Raise BuildFailed if file systems lie over each other: each would be copied, and all of them have no room."""
+    readable = sorted((partition for partition in partitions if partition.type in EXT), key=lambda each: each.start)
+    for before, after in pairwise(readable):
+        if after.start < before.start + before.size:
+            raise BuildFailed(f"Partition {after} begins within partition {before}.")
+
+
+def _probe(path: Path, start: int, size: int, work: Path) -> dict[str, str]:
     """Return what blkid recognises in a part of a file."""
-    command = ["prlimit", "--cpu=60", "blkid", "-p", "-O", str(start), "-S", str(size), "-o", "export", str(path)]
-    finished = subprocess.run(command, capture_output=True, check=False)
-    lines = finished.stdout.decode(errors="replace").splitlines()
+    command = ["blkid", "-p", "-O", str(start), "-S", str(size), "-o", "export", str(path)]
+    lines = run_bounded(command, work, INFO_LIMITS).output.decode(errors="replace").splitlines()
     return dict(line.split("=", 1) for line in lines if "=" in line)
 
 
@@ -172,12 +205,10 @@ def _open_partition(disk: Disk, partition: Partition, work: Path) -> ExtReader:
     with full_disk_is_said(work):
         _copy_sparse(disk.path, partition.start, partition.size, copy)
     # What was in use when the image was taken has changes in its journal only; and a stranger's may be broken.
-    finished = subprocess.run(
-        ["prlimit", "--cpu=1800", "e2fsck", "-fy", str(copy)], capture_output=True, check=False, text=True
-    )
-    if finished.returncode >= 4:
-        last = "\n".join(finished.stdout.strip().splitlines()[-5:])
-        raise BuildFailed(f"The file system of partition {partition} is broken beyond repair:\n{last}")
+    finished = run_bounded(["e2fsck", "-fy", str(copy)], work, REPAIR_LIMITS)
+    if not 0 <= finished.status < 4:
+        last = "\n".join(finished.output.decode(errors="replace").strip().splitlines()[-5:])
+        raise BuildFailed(f"The file system of partition {partition} is broken beyond repair:\n{last[:2000]}")
     return ExtReader(copy, work)
 
 
@@ -223,9 +254,5 @@ def _below_boot(reader: ExtReader, say: Say) -> Generator[Entry, None, None]:
         yield replace(entry, info=moved)
 
 
-def _run(command: Sequence[str], program: str) -> bytes:
-    finished = subprocess.run(command, capture_output=True, check=False, stdin=subprocess.DEVNULL)
-    if finished.returncode != 0:
-        words = finished.stderr.decode(errors="replace").strip().splitlines()[-3:]
-        raise BuildFailed(f"{program} ended with status {finished.returncode}: {' '.join(words)[:500]}")
-    return finished.stdout
+def _run(command: Sequence[str], work: Path, limits: Limits = INFO_LIMITS) -> bytes:
+    return require_success(command[0], run_bounded(command, work, limits))

@@ -5,16 +5,16 @@ system is ever a path here or part of a command.
 """
 
 import re
-import subprocess
 import tarfile
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from rackwright.provision.images.importing.bounded import Limits, run_bounded
 from rackwright.provision.images.importing.progress import Progress
 from rackwright.provision.images.packages import BuildFailed, Say
-from rackwright.provision.images.root_archive import MOST_BYTES, MOST_FILES, Entry
+from rackwright.provision.images.root_archive import LONGEST_NAME, MOST_BYTES, MOST_FILES, MOST_NAMES, Entry
 
 ROOT = 2
 """The inode of the root directory."""
@@ -31,6 +31,9 @@ SPECIAL = tarfile.FIFOTYPE
 BATCH_BYTES, BATCH_FILES = 256 << 20, 500
 """So much is written to the disk at a time, before it is read again and removed."""
 MOST_DEPTH = 200
+LIMITS = Limits(seconds=3600, output=512 << 20)
+BATCH_COMMANDS = 5000
+"""So many commands are given to debugfs at a time: what it answers is kept in memory."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,10 @@ class ExtReader:
     def __init__(self, image: Path, work: Path) -> None:
         self._image = image
         self._work = work
+
+    def remove(self) -> None:
+        """Remove the copy of the file system, which nobody needs any more."""
+        self._image.unlink()
 
     def has(self, *parts: str) -> bool:
         return self._find(parts) is not None
@@ -107,7 +114,7 @@ class ExtReader:
 
     def _walk(self) -> Iterator[Node]:
         """Yield everything below the root directory, a level at a time; a directory is entered once."""
-        paths, seen, count = {ROOT: ""}, {ROOT}, 0
+        paths, seen, count, letters = {ROOT: ""}, {ROOT}, 0, 0
         for _ in range(MOST_DEPTH):
             below: dict[int, str] = {}
             for inode, children in self._list(list(paths)).items():
@@ -118,6 +125,9 @@ class ExtReader:
                     node = Node(
                         f"{paths[inode]}{child.path}", *(child.inode, child.mode, child.uid, child.gid, child.size)
                     )
+                    letters += len(node.path)
+                    if letters > MOST_NAMES:
+                        raise BuildFailed(f"The names in the file system have more than {MOST_NAMES >> 20} MiB.")
                     if node.kind == tarfile.DIRTYPE:
                         if node.inode in seen:
                             raise BuildFailed(f"The directory {node.path[:200]!r} is in the file system twice.")
@@ -144,6 +154,9 @@ class ExtReader:
                 times[inode] = int(mtime["seconds"], 16)
             if node.kind == tarfile.SYMTYPE and (link := FAST_LINK.search(answer)):
                 targets[inode] = _decode(link["target"])
+        for node in nodes.values():
+            if node.kind == tarfile.SYMTYPE and node.size > LONGEST_NAME:
+                raise BuildFailed(f"The link {node.path[:200]!r} in the file system has {node.size} letters.")
         slow = [inode for inode, node in nodes.items() if node.kind == tarfile.SYMTYPE and inode not in targets]
         for inode, path in self._dump(slow).items():
             targets[inode] = _decode(path.read_bytes()[:5000]) if path.is_file() else ""
@@ -158,18 +171,15 @@ class ExtReader:
 
     def _ask(self, commands: Sequence[str]) -> list[bytes]:
         """Have debugfs carry out commands; return what it answers to each."""
-        if not commands:
-            return []
-        finished = subprocess.run(
-            ["prlimit", "--cpu=3600", f"--fsize={MOST_BYTES}", "debugfs", "-f", "-", str(self._image)],
-            input="".join(f"{command}\n" for command in commands).encode(),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            check=False,
-        )
-        if finished.returncode < 0:
-            raise BuildFailed(f"debugfs was ended by signal {-finished.returncode} while it read the file system.")
-        return list(_split_answers(finished.stdout, commands))
+        answers: list[bytes] = []
+        for begin in range(0, len(commands), BATCH_COMMANDS):
+            batch = commands[begin : begin + BATCH_COMMANDS]
+            given = "".join(f"{command}\n" for command in batch).encode()
+            finished = run_bounded(["debugfs", "-f", "-", str(self._image)], self._work, LIMITS, given)
+            if finished.status < 0:
+                raise BuildFailed(f"debugfs was ended by signal {-finished.status} while it read the file system.")
+            answers += _split_answers(finished.output, batch)
+        return answers
 
 
 def _split_answers(output: bytes, commands: Sequence[str]) -> Iterator[bytes]:

@@ -1,23 +1,28 @@
 """OCI images: fetched by skopeo, checked layer by layer, and unpacked by umoci into a folder of ours."""
 
+import dataclasses
 import gzip
-import json
 import os
 import re
 import stat
-import subprocess
 import tarfile
 import zlib
 from collections.abc import Callable, Generator, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, cast
 
 from rackwright.provision.images.disk_space import require_space, show_size
+from rackwright.provision.images.importing import registry
+from rackwright.provision.images.importing.bounded import PROGRAMS, Limits, require_success, run_bounded
 from rackwright.provision.images.importing.ext_reader import Opener
 from rackwright.provision.images.importing.progress import Progress
+from rackwright.provision.images.importing.registry import Fetched, read_document
+from rackwright.provision.images.importing.tarballs import HEAD, find_form, read_tarball
 from rackwright.provision.images.packages import BuildFailed, Say, require_programs
-from rackwright.provision.images.root_archive import MOST_BYTES, MOST_FILES, Entry, read_tar
+from rackwright.provision.images.root_archive import MOST_BYTES, MOST_FILES, Entry
+from rackwright.provision.images.tar_reader import read_tar
 
 FILES = ("oci-archive", "docker-archive")
 """Transports of which the image is one file."""
@@ -25,7 +30,12 @@ TRANSPORTS = ("oci", *FILES, "docker")
 REFERENCE = re.compile(r"[A-Za-z0-9_./:@+-]{1,1000}")
 TAG = "image"
 LAYER_TYPES = re.compile(r"application/vnd\.(oci\.image|docker\.image\.rootfs)\.(layer|diff)\b.*")
-LARGEST_DOCUMENT = 4 << 20
+MOST_BLOBS = 10_000
+"""Files in the archive of an image: its layers and documents."""
+COPY_LIMITS = Limits(seconds=4 * 3600, memory=16 << 30, output=4 << 20)
+"""skopeo and umoci are written in Go, which asks for far more memory than it uses."""
+SLACK = 64 << 20
+"""Bytes that a file may have more than all that was said: of documents, and of what is compressed again."""
 GZIP = b"\x1f\x8b"
 KINDS = {stat.S_IFDIR: tarfile.DIRTYPE, stat.S_IFREG: tarfile.REGTYPE, stat.S_IFLNK: tarfile.SYMTYPE}
 
@@ -48,7 +58,7 @@ def fetch_image(
 
     `check_file` checks the digest of what is one file.
     """
-    require_programs("skopeo", "umoci")
+    require_programs("skopeo", "umoci", *PROGRAMS)
     if os.geteuid() != 0:
         raise BuildFailed("An OCI image is unpacked with the owners of its files, which takes root: run this as root.")
     transport, _, rest = source.partition(":")
@@ -62,30 +72,71 @@ def fetch_image(
         if not path.is_file():
             raise BuildFailed(f"There is no file {path}.")
         check_file(path)
-    if transport != "docker":
-        size = sum(file.stat().st_size for file in (path.rglob("*") if path.is_dir() else [path]) if file.is_file())
-        require_space({work: 4 * size, shelf_folder: size})
+    if transport == "docker":
+        fetched = registry.check_image(source, sha256, work, shelf_folder)
+    else:
+        fetched = _check_local(source, path, work, shelf_folder)
     layout = work / "layout"
     say(f"fetching {source}")
-    _run(["skopeo", "copy", "--quiet", "--insecure-policy", source, f"oci:{layout}:{TAG}"])
-    index = _read_document(layout / "index.json")
-    digest = str(index["manifests"][0]["digest"])
-    if transport not in FILES and sha256 is not None and digest != f"sha256:{sha256}":
+    limits = dataclasses.replace(COPY_LIMITS, file_size=fetched.size + SLACK)
+    # Its own folder for temporary files is on another disk, and nobody cleans it after a kill.
+    copy = ["skopeo", "--tmpdir", str(work), "copy", "--quiet", "--insecure-policy"]
+    require_success("skopeo", run_bounded([*copy, fetched.source, f"oci:{layout}:{TAG}"], work, limits))
+    digest = _read_digest(layout)
+    if transport == "oci" and sha256 is not None and digest != f"sha256:{sha256}":
         raise BuildFailed(
             f"The manifest of {source} has the digest {digest}, not sha256:{sha256}. Nothing was imported."
         )
-    return OciImage(layout, digest, _check_layers(layout, digest, work, shelf_folder))
+    return OciImage(layout, fetched.digest or digest, _check_layers(layout, digest, work, shelf_folder))
+
+
+def _check_local(source: str, path: Path, work: Path, shelf_folder: Path) -> Fetched:
+    """Return what is fetched of an image that lies on this host; BuildFailed if it is too much or has no room."""
+    files = [file for file in (path.rglob("*") if path.is_dir() else [path]) if file.is_file()]
+    size = sum(file.stat().st_size for file in files)
+    if path.is_file():
+        # skopeo unpacks it into files first, all of it, before it looks at anything.
+        size = max(size, _count_archive(path))
+    if size > MOST_BYTES:
+        raise BuildFailed(f"{path} has {show_size(size)}; the most is {show_size(MOST_BYTES)}.")
+    require_space({work: 4 * size, shelf_folder: size})
+    return Fetched(source, size)
+
+
+def _count_archive(path: Path) -> int:
+    """Return how many bytes the files in an archive have; BuildFailed if there are too many, or it is none."""
+    with path.open("rb") as file:
+        form = find_form(file.read(HEAD))
+        file.seek(0)
+        if form is None:
+            raise BuildFailed(f"{path} is no tar archive (plain, gzip, xz, zstd).")
+        total = 0
+        with closing(read_tarball(file, form, path.stat().st_size, lambda _: None)) as entries:
+            for number, entry in enumerate(entries):
+                total += max(entry.info.size, 0)
+                if total > MOST_BYTES or number > MOST_BLOBS:
+                    raise BuildFailed(f"{path} has more than {MOST_BYTES >> 30} GiB or {MOST_BLOBS} files.")
+    return total
+
+
+def _read_digest(layout: Path) -> str:
+    """Return the digest of the manifest of the image in a layout of ours."""
+    manifests = read_document(layout / "index.json").get("manifests")
+    first = manifests[0] if isinstance(manifests, list) and manifests else None
+    if not isinstance(first, dict):
+        raise BuildFailed("The index of the image cannot be read: it names no manifest.")
+    return str(first.get("digest"))
 
 
 def _check_layers(layout: Path, digest: str, work: Path, shelf_folder: Path) -> int:
     """Return how much the layers of an image are unpacked; BuildFailed if that is too much or has no room."""
     total = files = 0
-    for layer in _read_document(_blob(layout, digest))["layers"]:
-        if not LAYER_TYPES.fullmatch(str(layer["mediaType"])):
+    for layer in registry.list_layers(read_document(_blob(layout, digest))):
+        if not LAYER_TYPES.fullmatch(str(layer.get("mediaType"))):
             raise BuildFailed(
                 f"The image has a layer of the kind {str(layer['mediaType'])[:100]!r}, which is no tar archive."
             )
-        with _blob(layout, str(layer["digest"])).open("rb") as file:
+        with _blob(layout, str(layer.get("digest"))).open("rb") as file:
             magic = file.read(2)
             file.seek(0)
             stream = cast("IO[bytes]", gzip.GzipFile(fileobj=file)) if magic == GZIP else file
@@ -107,7 +158,9 @@ def read_image(image: OciImage, work: Path, say: Say) -> Generator[Entry, None, 
     bundle = work / "bundle"
     say(f"unpacking {show_size(image.size)}")
     # Whatever umoci does with an archive that lies about itself: no file gets larger than all of them may be.
-    _run(["prlimit", f"--fsize={MOST_BYTES}", "umoci", "unpack", "--image", f"{image.layout}:{TAG}", str(bundle)])
+    limits = dataclasses.replace(COPY_LIMITS, file_size=image.size + SLACK)
+    unpack = ["umoci", "unpack", "--image", f"{image.layout}:{TAG}", str(bundle)]
+    require_success("umoci", run_bounded(unpack, work, limits))
     yield from read_folder(bundle / "rootfs", Progress("importing", image.size, say))
 
 
@@ -146,18 +199,3 @@ def _blob(layout: Path, digest: str) -> Path:
     if not re.fullmatch(r"sha256:[0-9a-f]{64}", digest):
         raise BuildFailed(f"{digest[:100]!r} is no digest that an OCI image has.")
     return layout / "blobs/sha256" / digest.removeprefix("sha256:")
-
-
-def _read_document(path: Path) -> dict[str, list[dict[str, object]]]:
-    if path.stat().st_size > LARGEST_DOCUMENT:
-        raise BuildFailed(f"The manifest of the image has {show_size(path.stat().st_size)}.")
-    document: dict[str, list[dict[str, object]]] = json.loads(path.read_text())
-    return document
-
-
-def _run(command: list[str]) -> None:
-    finished = subprocess.run(command, capture_output=True, check=False, stdin=subprocess.DEVNULL)
-    if finished.returncode != 0:
-        words = finished.stderr.decode(errors="replace").strip().splitlines()[-3:]
-        program = next(word for word in command if word in ("skopeo", "umoci"))
-        raise BuildFailed(f"{program} ended with status {finished.returncode}: {' '.join(words)[:700]}")

@@ -1,7 +1,6 @@
 """What is imported: told by its prefix or its first bytes, checked against its digest, and read as entries."""
 
 import hashlib
-import tempfile
 from contextlib import closing
 from pathlib import Path
 from typing import BinaryIO
@@ -9,6 +8,7 @@ from typing import BinaryIO
 from rackwright.provision.images.chunks import BLOCK
 from rackwright.provision.images.disk_space import require_space, show_size
 from rackwright.provision.images.importing import disk_images, oci_images, tarballs
+from rackwright.provision.images.importing.work_folders import remove_abandoned, work_folder
 from rackwright.provision.images.manifest import NAME, Image
 from rackwright.provision.images.packages import BuildFailed, Say, require_programs
 from rackwright.provision.images.root_images import Sign, put_root_image
@@ -29,6 +29,9 @@ def import_image(
     require_programs("zstd")
     if sha256 is not None:
         sha256 = _checked_digest(sha256)
+    # Before room is asked for: an import that was killed may have left as much as this one needs.
+    shelf.clean()
+    remove_abandoned()
     transport, _, _ = source.partition(":")
     if transport in oci_images.TRANSPORTS:
         return _import_oci(shelf, name, source, sha256, say, sign)
@@ -78,10 +81,10 @@ def _checked_digest(text: str) -> str:
 
 
 def _import_disk(shelf: Shelf, name: str, path: Path, about: dict[str, str], say: Say, sign: Sign | None) -> Image:
-    with tempfile.TemporaryDirectory(prefix="rackwright-import-") as folder:
-        disk = disk_images.open_disk(path, Path(folder), shelf.folder, say)
+    with work_folder() as folder:
+        disk = disk_images.open_disk(path, folder, shelf.folder, say)
         about["kind"] = disk.kind
-        with closing(disk_images.read_root(disk, Path(folder), say)) as entries:
+        with closing(disk_images.read_root(disk, folder, say)) as entries:
             return put_root_image(shelf, name, about, entries, say, sign=sign, imported=True)
 
 
@@ -90,8 +93,8 @@ def _import_oci(shelf: Shelf, name: str, source: str, sha256: str | None, say: S
         with path.open("rb") as file:
             check_digest(file, path, sha256, say)
 
-    with tempfile.TemporaryDirectory(prefix="rackwright-import-") as folder:
-        image = oci_images.fetch_image(source, Path(folder), shelf.folder, check_file, sha256, say)
+    with work_folder() as folder:
+        image = oci_images.fetch_image(source, folder, shelf.folder, check_file, sha256, say)
         about = {"from": source, "sha256": image.digest, "kind": "OCI image"}
-        with closing(oci_images.read_image(image, Path(folder), say)) as entries:
+        with closing(oci_images.read_image(image, folder, say)) as entries:
             return put_root_image(shelf, name, about, entries, say, sign=sign, imported=True)

@@ -2,13 +2,18 @@
 
 import os
 import subprocess
+import tempfile
 from collections.abc import Generator
 from dataclasses import dataclass
 from typing import BinaryIO
 
 from rackwright.provision.images.importing.progress import Progress
 from rackwright.provision.images.packages import BuildFailed, Say, require_programs
-from rackwright.provision.images.root_archive import Entry, read_tar
+from rackwright.provision.images.root_archive import Entry
+from rackwright.provision.images.tar_reader import read_tar
+
+HEAD = 512
+"""Bytes at the beginning of an archive that tell how it is compressed."""
 
 
 @dataclass(frozen=True)
@@ -45,19 +50,32 @@ def read_tarball(file: BinaryIO, form: Form, size: int, say: Say) -> Generator[E
         return
     require_programs(form.command[0])
     os.lseek(file.fileno(), 0, os.SEEK_SET)
-    process = subprocess.Popen(form.command, stdin=file, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    assert process.stdout is not None
-    assert process.stderr is not None
-    try:
-        for entry in read_tar(process.stdout):
-            progress.reach(os.lseek(file.fileno(), 0, os.SEEK_CUR))
-            yield entry
-    except BuildFailed as error:
-        process.kill()
-        words = process.stderr.read(2000).decode(errors="replace").strip()
-        raise BuildFailed(f"{error}{f' ({words})' if words else ''}") from None
-    finally:
-        process.stdout.close()
-        process.kill()
-        process.wait()
-        process.stderr.close()
+    with tempfile.TemporaryFile() as errors:
+        process = subprocess.Popen(form.command, stdin=file, stdout=subprocess.PIPE, stderr=errors)
+        assert process.stdout is not None
+        try:
+            for entry in read_tar(process.stdout):
+                progress.reach(os.lseek(file.fileno(), 0, os.SEEK_CUR))
+                yield entry
+            # It read its input to the end, and compared the checksums there.
+            _check_status(form, process.wait())
+        except BuildFailed as error:
+            # It ends by itself: it is at the end of its input, or nobody takes what it writes.
+            process.stdout.close()
+            process.wait()
+            raise BuildFailed(f"{error}{_last_words(errors)}") from None
+        finally:
+            process.stdout.close()
+            process.kill()
+            process.wait()
+
+
+def _check_status(form: Form, status: int) -> None:
+    if status != 0:
+        raise BuildFailed(f"This archive is cut off, or has more behind its end: {form.command[0]} ended with {status}")
+
+
+def _last_words(errors: BinaryIO) -> str:
+    errors.seek(0)
+    words = errors.read(2000).decode(errors="replace").strip()
+    return f" ({words})" if words else ""

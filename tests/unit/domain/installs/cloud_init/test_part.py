@@ -6,8 +6,12 @@ import pytest
 import yaml
 
 from rackwright.domain.catalogue import JsonObject
+from rackwright.domain.installs.cloud_init import part, yaml_document
 from rackwright.domain.installs.cloud_init.part import check_cloud_init, make_first_boot
+from rackwright.domain.installs.cloud_init.schema import SchemaFault, find_schema_faults
+from rackwright.domain.installs.cloud_init.secret_references import REFERENCE
 from rackwright.domain.installs.cloud_init.seed import CONFIG, SEED
+from rackwright.domain.installs.cloud_init.yaml_document import YamlValue
 from rackwright.domain.installs.request import CloudInitSchema, InstallPart, InstallRequest
 from rackwright.domain.installs.resolve import resolve_install
 
@@ -112,6 +116,105 @@ def test_a_bomb_of_aliases_is_refused_before_it_goes_off() -> None:
         f"l{n}: &l{n} {{a: {{<<: *l{n - 1}}}, b: {{<<: *l{n - 1}}}, c: {{<<: *l{n - 1}}}}}\n" for n in range(1, 12)
     )
     assert any("more than 10000 values" in reason for reason in refusals(f"#cloud-config\nl0: &l0 {{x: y}}\n{merged}"))
+
+
+ENTRIES = ", ".join(f"k{number}: x" for number in range(4000))
+MANY = f"#cloud-config\na: &a {{{ENTRIES}}}\n"
+BOMBS = {
+    "merged at once": MANY + f"b: {{<<: [{', '.join(['*a'] * 20_000)}]}}\n",
+    "merged again and again": MANY + "b:\n" + "- <<: *a\n" * 8000,
+    "merged level by level": MANY + "b: " + "{<<: " * 25 + "*a" + "}" * 25,
+    "texts": f"#cloud-config\na: &a {'x' * 60_000}\nb: [{', '.join(['*a'] * 9000)}]\n",
+    "keys": f"#cloud-config\na: {{? {'x' * 2000} : 1}}\n",
+    "values without aliases": "#cloud-config\na: [" + "1," * 60_000 + "]\n",
+}
+
+
+@pytest.mark.parametrize("text", BOMBS.values(), ids=BOMBS)
+def test_a_bomb_takes_no_more_steps_than_its_size(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    copied = 0
+    setdefault_all = yaml_document._DocumentReader._merge
+
+    def count(self: yaml_document._DocumentReader, mapping: YamlValue, source: YamlValue) -> None:
+        nonlocal copied
+        setdefault_all(self, mapping, source)
+        copied += len(source.value) if isinstance(source.value, dict) else 0
+
+    monkeypatch.setattr(yaml_document._DocumentReader, "_merge", count)
+    [reason] = refusals(text)
+    assert "more than" in reason
+    assert copied <= 2 * yaml_document.MOST_VALUES
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("&a {b: c}\nd: {*a : 1}", "a key is text"),
+        ("&a [b]\nd: {*a : 1}", "a key is text"),
+        ("&a 1\nd: {*a : 1}", "the key '1' is not text"),
+        ("{!!binary aGVsbG8= : 1}", "is not text"),
+        ("{null: 1}", "is not text"),
+        ("0x" + "f" * 10_000, "is no int"),
+        ("1" + ":1" * 10_000, "is no int"),
+        ("1" + "_" * 10_000 + ".5", "is no float"),
+    ],
+)
+def test_keys_that_are_no_text_and_numbers_that_are_too_long_are_refused(line: str, reason: str) -> None:
+    assert any(reason in found for found in refusals(f"#cloud-config\na: {line}\n"))
+
+
+def test_a_line_full_of_beginnings_of_references_is_searched_once() -> None:
+    assert REFERENCE.findall("${secret:" * 3 + "name} ${secret:} ${secret:a$b}") == ["name", "", "a$b"]
+    steps = "${secret:" * 13_000
+    assert refusals(f"#!/bin/sh\n{steps}\n") == []
+
+
+def test_user_data_is_judged_once_for_all_machines_that_have_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    judged: list[str] = []
+
+    def note(schema: str, document: YamlValue) -> list[SchemaFault]:
+        judged.append(schema)
+        return find_schema_faults(schema, document)
+
+    monkeypatch.setattr(part, "find_schema_faults", note)
+    part.judge_user_data.cache_clear()
+    for number in range(50):
+        text = f"#cloud-config\nusers: ['{number % 2} ${{secret:a}}']\n"
+        given = InstallRequest(f"n{number}", {"user_data": text, "secrets": {}}, cloud_init=IMAGE)
+        assert len(check_cloud_init(given).problems) == 1
+    assert len(judged) == 2
+
+
+def _fanning_out() -> JsonObject:
+    """A schema of 30 levels, each of which refers to the next two times."""
+    levels: JsonObject = {
+        f"l{n}": {"allOf": [{"$ref": f"#/$defs/l{n + 1}"}, {"$ref": f"#/$defs/l{n + 1}"}]} for n in range(30)
+    }
+    return {"$defs": {**levels, "l30": {}}, "$ref": "#/$defs/l0"}
+
+
+HOSTILE: list[JsonObject] = [
+    _fanning_out(),
+    {"properties": {"a": {"pattern": "^(x+x+)+y$"}}},
+    {"patternProperties": {"(.*a){25}$": {}}},
+    {"properties": {"a": {"pattern": "("}}},
+    {"anyOf": [{"type": "string"}] * 100_000},
+]
+
+
+@pytest.mark.parametrize("schema", HOSTILE, ids=range(len(HOSTILE)))
+def test_a_schema_that_means_harm_is_refused(schema: JsonObject, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rackwright.domain.installs.cloud_init.schema.MOST_STEPS", 100_000)
+    [reason] = refusals(f"#cloud-config\na: {'x' * 200}\n", CloudInitSchema("mine", json.dumps(schema)))
+    assert "cannot be used" in reason
+
+
+def test_a_text_too_long_for_its_pattern_is_told() -> None:
+    schema: JsonObject = {"properties": {"a": {"pattern": "^.+:.+$"}}}
+    image = CloudInitSchema("mine", json.dumps(schema))
+    assert refusals("#cloud-config\na: b:c\n", image) == []
+    [reason] = refusals(f"#cloud-config\na: {'x' * 3000}\n", image)
+    assert "too many for its pattern" in reason
 
 
 def test_what_is_deprecated_is_noted_and_not_refused() -> None:
