@@ -10,9 +10,11 @@ import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from re import _parser as parser  # type: ignore[attr-defined]  # the only reading of a pattern that is surely Python's
+from importlib import import_module
 from typing import cast
 
+_PARSER = import_module("re._parser")
+"""Python's own: no other reads a pattern surely as it is applied. It has no types."""
 LONGEST_PATTERN = 1000
 LONGEST_TEXTS = (16384, 2048, 256)
 """Characters on which a pattern is tried: without loops that can take the same characters, with one pair, with two."""
@@ -58,7 +60,7 @@ def _parse(pattern: str) -> Items | None:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return list(parser.parse(pattern))
+            return list(_PARSER.parse(pattern))
     except (re.error, OverflowError, RecursionError):
         return None
 
