@@ -363,6 +363,22 @@ def test_the_paths_to_a_drive_with_several_ports_are_no_disks_of_their_own(machi
     assert machine.check(disks["nvme0n1"]) == ""
 
 
+def test_the_namespaces_of_a_drive_are_disks_of_their_own(machine: Machine) -> None:
+    for number in (1, 2):
+        machine.add(f"nvme0n{number}", serial="X1")
+        (machine.folder / "block" / f"nvme0n{number}" / "nsid").write_text(f"{number}\n")
+    names = [disk.name for disk in machine.disks().values()]
+    assert names == ["nvme-_X1", "nvme-_X1_2"]
+
+
+def test_the_sectors_of_a_disk_are_reported(machine: Machine) -> None:
+    """Disks of different sectors cannot share an array."""
+    machine.add("vda", serial="X1")
+    machine.add("vdb", serial="X2")
+    (machine.folder / "block/vdb/queue/logical_block_size").write_text("4096\n")
+    assert [disk.sector_bytes for disk in machine.disks().values()] == [512, 4096]
+
+
 def test_without_any_plan_of_disks_all_must_be_empty(machine: Machine) -> None:
     machine.add("vda")
     assert machine.check() == ""

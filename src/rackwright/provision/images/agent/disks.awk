@@ -136,7 +136,7 @@ function content_words(at) {
 BEGIN {
     FS = "\t"
     hexadecimal = "0123456789abcdef"
-    most_bytes = 28000 # of all contents: a registration has 64 KiB in all
+    most_bytes = 60000 # of all contents: a registration has 256 KiB in all
     is_whole = (getline line < (folder "/whole")) >= 0
     while ((getline < (folder "/devices")) > 0) {
         disk[++disks] = $1
@@ -145,6 +145,7 @@ BEGIN {
         wwn[$1] = substr($4, 1, 96)
         bus[$1] = $5
         rotational[$1] = $6
+        sector_bytes[$1] = $8
         disk_bytes[$1] = 512 * $7
     }
     while ((getline < (folder "/partitions")) > 0) {
@@ -214,7 +215,7 @@ function print_disk(owner, known, most,    m, out, entry, words, used, left) {
     out = (n > 1 ? "," : "") "{\"name\":" quoted(name[owner]) field("device", owner) number("bytes", disk_bytes[owner])
     out = out field("serial", serial[owner]) field("wwn", wwn[owner]) field("bus", bus[owner])
     if (rotational[owner] != "") out = out ",\"rotational\":" (rotational[owner] == 0 ? "false" : "true")
-    out = out ",\"contents\":["
+    out = out number("sector_bytes", sector_bytes[owner]) ",\"contents\":["
     words = shown_bytes(disk_bytes[owner]) (serial[owner] == "" ? "" : ", serial " serial[owner])
     words = words (known ? (contents[owner] ? ": " : ": empty") : ": it cannot be read")
     for (m = 1; m <= contents[owner]; m++) {
