@@ -50,6 +50,8 @@ OS = "debian-12"
 TARGET = 1.15
 PATIENCE = 3600.0
 """Seconds for one trial."""
+LOOK_SECONDS = 0.05
+"""Between two looks at what has come about: they are in the figures."""
 PLAIN_PORT = 8000
 PLAIN = """#!/bin/busybox sh
 /bin/busybox mkdir -p /proc /sys /dev /run /mnt /etc; /bin/busybox --install -s; mount -t proc p /proc; mount -t sysfs s /sys; mount -t devtmpfs d /dev
@@ -152,7 +154,7 @@ async def _accepted(rack: Rack, machines: int) -> list[str]:
             names.add(node["name"])
         return len(names) >= machines
 
-    await until(all_let_in, lambda: f"{machines} machines came; let in are {sorted(names)}", PATIENCE, every=0.2)
+    await until(all_let_in, lambda: f"{machines} machines came; let in are {sorted(names)}", PATIENCE, every=LOOK_SECONDS)
     return sorted(names)
 
 
@@ -166,7 +168,7 @@ async def _active(rack: Rack, names: Sequence[str], role: str) -> None:
             raise SystemExit(f"{role} failed: {found}")
         return all(states.get(name) == "active" for name in names)
 
-    await until(all_active, lambda: f"{role} is ACTIVE everywhere; it is {states}", PATIENCE, every=0.2)
+    await until(all_active, lambda: f"{role} is ACTIVE everywhere; it is {states}", PATIENCE, every=LOOK_SECONDS)
 
 
 # --- without it
