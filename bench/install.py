@@ -154,7 +154,10 @@ async def _accepted(rack: Rack, machines: int) -> list[str]:
             names.add(node["name"])
         return len(names) >= machines
 
-    await until(all_let_in, lambda: f"{machines} machines came; let in are {sorted(names)}", PATIENCE, every=LOOK_SECONDS)
+    def awaited() -> str:
+        return f"{machines} machines came; let in are {sorted(names)}"
+
+    await until(all_let_in, awaited, PATIENCE, every=LOOK_SECONDS)
     return sorted(names)
 
 

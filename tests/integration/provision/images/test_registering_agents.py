@@ -73,7 +73,8 @@ async def test_an_installed_system_registers_with_the_key_it_was_installed_with(
     (link / "address").write_text(f"{MAC}\n")
     settings.mkdir()
     await _run("", "openssl", "genpkey", "-algorithm", "ed25519", "-out", str(settings / "key.pem"))
-    public = await _run(f"openssl pkey -in {settings}/key.pem -pubout -outform DER | tail -c 32 | base64 -w 0", "sh", "-s")
+    export = f"openssl pkey -in {settings}/key.pem -pubout -outform DER | tail -c 32 | base64 -w 0"
+    public = await _run(export, "sh", "-s")
     (settings / "key.public").write_text(f"{public}\n")
     report = (IMAGES / "installed" / "report").read_text()
     report = report.replace("/etc/rackwright", str(settings)).replace("/sys/class/net", str(tmp_path / "net"))
