@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from rackwright.domain.catalogue import Json
-from rackwright.domain.installs.request import Interface, Problem
+from rackwright.domain.installs.request import Interface
 from rackwright.domain.networks.networks import Address, Subnet
 
 ATTRIB = "provisioner-network"
@@ -132,14 +132,3 @@ class ResolvedNetwork:
         for device in self.devices:
             if device.declared.parent is not None and device.declared.parent.name == name:
                 yield device.name
-
-
-@dataclass
-class Problems:
-    """Collects what is wrong, each with its line."""
-
-    listed: list[Problem] = field(default_factory=list)
-    attrib: str = ATTRIB
-
-    def add(self, reason: str, line: int | None = None, *, waits: bool = False) -> None:
-        self.listed.append(Problem(self.attrib, reason, line, waits))

@@ -6,8 +6,9 @@ A machine says all of this of itself: what is no link with a proper name and MAC
 from dataclasses import dataclass
 
 from rackwright.domain.catalogue import JsonObject
+from rackwright.domain.installs.documents import BadValue
 from rackwright.domain.installs.node_network.devices import LinkMatch
-from rackwright.domain.installs.node_network.values import BadValue, take_mac, take_name
+from rackwright.domain.installs.node_network.values import take_mac, take_name
 
 MOST_LINKS = 64
 

@@ -10,40 +10,39 @@ from dataclasses import dataclass, field, replace
 from ipaddress import ip_network
 from typing import TypeVar
 
-from rackwright.domain.barclamps.marked_values import MarkedValue, read_yaml
+from rackwright.domain.barclamps.marked_values import MarkedValue
 from rackwright.domain.catalogue import Json
-from rackwright.domain.errors import BarclampInvalid
+from rackwright.domain.installs.documents import (
+    BadValue,
+    Problems,
+    ValueReader,
+    line_of,
+    read_document,
+    take_flag,
+    take_number,
+    take_word,
+)
 from rackwright.domain.installs.node_network.devices import (
     ATTRIB,
     Device,
     Kind,
     LinkMatch,
-    Problems,
     Reference,
     Route,
     WantedAddress,
 )
 from rackwright.domain.installs.node_network.values import (
-    BadValue,
-    ValueReader,
-    line_of,
-    mark_json,
     take_address,
     take_destination,
     take_domain,
-    take_flag,
     take_interface,
     take_mac,
     take_name,
-    take_number,
     take_text,
-    take_word,
 )
 
 T = TypeVar("T")
-D = TypeVar("D")
 
-LONGEST_TEXT = 64 * 1024
 SECTIONS = frozenset(kind.value for kind in Kind)
 TOP_REFUSED = {
     "wifis": "Rackwright configures no wireless links",
@@ -96,16 +95,9 @@ take_mtu = take_number(68, 65_535)
 
 def read_network(value: Json) -> tuple[tuple[Device, ...], Problems]:
     """Return the devices that a document declares, in its order, and what is wrong with it."""
-    problems = Problems()
-    if isinstance(value, str) and len(value) > LONGEST_TEXT:
-        problems.add(f"the document has more than {LONGEST_TEXT} characters")
-        return (), problems
-    try:
-        document = read_yaml(value, ATTRIB) if isinstance(value, str) else mark_json(value)
-    except BarclampInvalid as error:
-        problems.add(error.reason, error.line)
-        return (), problems
-    return _DocumentReader(problems).read(document), problems
+    problems = Problems(ATTRIB)
+    document = read_document(value, problems)
+    return ((), problems) if document is None else (_DocumentReader(problems).read(document), problems)
 
 
 @dataclass(frozen=True)
@@ -120,7 +112,7 @@ class _DocumentReader:
     def read(self, document: MarkedValue) -> tuple[Device, ...]:
         top = self.values.mapping(document, "the document")
         if "network" in top:
-            self._refuse_others(top, {"network"}, "beside network")
+            self.values.refuse_others(top, {"network"}, "beside network")
             top = self.values.mapping(top["network"], "network")
         for key, value in top.items():
             if key in SECTIONS:
@@ -141,24 +133,6 @@ class _DocumentReader:
             known = ", ".join(Kind)
             self.problems.add(f"{key[:40]!r}: {TOP_REFUSED.get(key, f'there are only {known}')}", line_of(value))
 
-    def _refuse_others(self, mapping: Mapping[str, MarkedValue], known: set[str] | frozenset[str], where: str) -> None:
-        for key, value in mapping.items():
-            if key not in known:
-                listed = ", ".join(sorted(known))
-                self.problems.add(f"{key[:40]!r} is not known {where}; there are {listed}", line_of(value))
-
-    def _take(
-        self, mapping: Mapping[str, MarkedValue], key: str, take: Callable[[Json], T], default: D, where: str
-    ) -> T | D:
-        """Return the value of a key, or its default if it is not there or is wrong."""
-        if key not in mapping:
-            return default
-        try:
-            return take(mapping[key].plain())
-        except BadValue as error:
-            self.values.refuse(mapping[key], f"{where}: {key}", error)
-            return default
-
     def _add_device(self, name: str, kind: Kind, body: MarkedValue) -> None:
         line = line_of(body)
         try:
@@ -175,7 +149,7 @@ class _DocumentReader:
         for key in body:
             if key in DEVICE_REFUSED:
                 self.problems.add(f"{name}: {key} {DEVICE_REFUSED[key]}", line_of(body[key]))
-        self._refuse_others(body, COMMON | OWN_KEYS[kind] | DEVICE_REFUSED.keys(), f"in {name}")
+        self.values.refuse_others(body, COMMON | OWN_KEYS[kind], f"in {name}", DEVICE_REFUSED.keys())
         servers = self._mapping_at(body, "nameservers", {"addresses", "search"}, name)
         device = Device(
             name=name,
@@ -185,12 +159,12 @@ class _DocumentReader:
             routes=tuple(filter(None, (self._read_route(item, name) for item in self._items_at(body, "routes", name)))),
             name_servers=self._take_items(servers, "addresses", take_address, name),
             search_domains=self._take_items(servers, "search", take_domain, name),
-            mtu=self._take(body, "mtu", take_mtu, None, name),
-            dhcp4=self._take(body, "dhcp4", take_flag, False, name),
-            dhcp6=self._take(body, "dhcp6", take_flag, False, name),
-            accept_ra=self._take(body, "accept-ra", take_flag, None, name),
-            optional=self._take(body, "optional", take_flag, False, name),
-            mac=self._take(body, "macaddress", take_mac, "", name),
+            mtu=self.values.take(body, "mtu", take_mtu, None, name),
+            dhcp4=self.values.take(body, "dhcp4", take_flag, False, name),
+            dhcp6=self.values.take(body, "dhcp6", take_flag, False, name),
+            accept_ra=self.values.take(body, "accept-ra", take_flag, None, name),
+            optional=self.values.take(body, "optional", take_flag, False, name),
+            mac=self.values.take(body, "macaddress", take_mac, "", name),
         )
         return self._with_own_keys(device, body)
 
@@ -200,8 +174,8 @@ class _DocumentReader:
                 return replace(
                     device,
                     match=self._read_match(device.name, body),
-                    set_name=self._take(body, "set-name", take_name, "", device.name),
-                    wake_on_lan=self._take(body, "wakeonlan", take_flag, False, device.name),
+                    set_name=self.values.take(body, "set-name", take_name, "", device.name),
+                    wake_on_lan=self.values.take(body, "wakeonlan", take_flag, False, device.name),
                 )
             case Kind.VLAN:
                 return self._read_vlan(device, body)
@@ -212,10 +186,10 @@ class _DocumentReader:
         for key in ("id", "link"):
             if key not in body:
                 self.problems.add(f"{device.name}: a VLAN needs its {key}", device.line)
-        parent = self._take(body, "link", take_name, "", device.name)
+        parent = self.values.take(body, "link", take_name, "", device.name)
         return replace(
             device,
-            vlan_id=self._take(body, "id", take_number(1, 4094), 0, device.name),
+            vlan_id=self.values.take(body, "id", take_number(1, 4094), 0, device.name),
             parent=Reference(parent, line_of(body["link"])) if parent else None,
         )
 
@@ -225,11 +199,11 @@ class _DocumentReader:
         parameters: dict[str, Json] = {}
         for key, take in takers.items():
             if key in given:
-                value = self._take(given, key, take, None, device.name)
+                value = self.values.take(given, key, take, None, device.name)
                 parameters |= {} if value is None else {key: value}
         members = []
         for item in self._items_at(body, "interfaces", device.name):
-            name = self._take({"interfaces": item}, "interfaces", take_name, "", device.name)
+            name = self.values.take({"interfaces": item}, "interfaces", take_name, "", device.name)
             members += [Reference(name, line_of(item))] if name else []
         return replace(device, members=tuple(members), parameters=parameters)
 
@@ -243,33 +217,33 @@ class _DocumentReader:
         if "lldp" in given and not {"switch", "port"} <= port.keys():
             self.problems.add(f"{name}: match by lldp needs the switch and its port", line_of(given["lldp"]))
         return LinkMatch(
-            mac=self._take(given, "macaddress", take_mac, "", name),
-            name=self._take(given, "name", take_name, "", name),
-            switch=self._take(port, "switch", take_text, "", name),
-            port=self._take(port, "port", take_text, "", name),
+            mac=self.values.take(given, "macaddress", take_mac, "", name),
+            name=self.values.take(given, "name", take_name, "", name),
+            switch=self.values.take(port, "switch", take_text, "", name),
+            port=self.values.take(port, "port", take_text, "", name),
         )
 
     def _read_address(self, item: MarkedValue) -> WantedAddress | None:
         line = line_of(item)
         if not isinstance(item.value, dict):
-            literal = self._take({"addresses": item}, "addresses", take_interface, None, "an address")
+            literal = self.values.take({"addresses": item}, "addresses", take_interface, None, "an address")
             return None if literal is None else WantedAddress(literal, line=line)
-        self._refuse_others(item.value, {"network", "family"}, "in an address")
-        network = self._take(item.value, "network", take_text, "", "an address")
+        self.values.refuse_others(item.value, {"network", "family"}, "in an address")
+        network = self.values.take(item.value, "network", take_text, "", "an address")
         if not network:
             self.problems.add("an address that is a mapping names its network: {network: NAME}", line)
             return None
-        family = self._take(item.value, "family", take_family, None, "an address")
+        family = self.values.take(item.value, "family", take_family, None, "an address")
         return WantedAddress(network=network, family=family, line=line)
 
     def _read_route(self, item: MarkedValue, name: str) -> Route | None:
         given = self.values.mapping(item, f"{name}: a route")
-        self._refuse_others(given, {"to", "via", "metric", "on-link", "table"}, f"in a route of {name}")
-        via = self._take(given, "via", take_address, None, name)
+        self.values.refuse_others(given, {"to", "via", "metric", "on-link", "table"}, f"in a route of {name}")
+        via = self.values.take(given, "via", take_address, None, name)
         if "to" not in given or (given["to"].value == "default" and via is None):
             self.problems.add(f"{name}: a route needs to, and one to default also via", line_of(item))
             return None
-        to = self._take(given, "to", take_destination, None, name)
+        to = self.values.take(given, "to", take_destination, None, name)
         if to is None:
             if via is None or given["to"].value != "default":
                 return None
@@ -280,9 +254,9 @@ class _DocumentReader:
         return Route(
             to,
             via,
-            metric=self._take(given, "metric", take_number(0, 2**32 - 1), None, name),
-            on_link=self._take(given, "on-link", take_flag, False, name),
-            table=self._take(given, "table", take_number(1, 2**32 - 1), None, name),
+            metric=self.values.take(given, "metric", take_number(0, 2**32 - 1), None, name),
+            on_link=self.values.take(given, "on-link", take_flag, False, name),
+            table=self.values.take(given, "table", take_number(1, 2**32 - 1), None, name),
             line=line_of(item),
         )
 
@@ -292,7 +266,7 @@ class _DocumentReader:
         if key not in body:
             return {}
         given = self.values.mapping(body[key], f"{name}: {key}")
-        self._refuse_others(given, known, f"in {key} of {name}")
+        self.values.refuse_others(given, known, f"in {key} of {name}")
         return given
 
     def _items_at(self, body: Mapping[str, MarkedValue], key: str, name: str) -> list[MarkedValue]:
@@ -301,7 +275,7 @@ class _DocumentReader:
     def _take_items(
         self, body: Mapping[str, MarkedValue], key: str, take: Callable[[Json], T], name: str
     ) -> tuple[T, ...]:
-        taken = (self._take({key: item}, key, take, None, name) for item in self._items_at(body, key, name))
+        taken = (self.values.take({key: item}, key, take, None, name) for item in self._items_at(body, key, name))
         return tuple(item for item in taken if item is not None)
 
 

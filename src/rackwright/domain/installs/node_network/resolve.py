@@ -1,12 +1,12 @@
 """Resolving a network on one machine: its links are found, its addresses looked up, and what cannot be is told."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
+from rackwright.domain.installs.documents import Problems
 from rackwright.domain.installs.node_network.devices import (
     Device,
     Kind,
-    Problems,
     ResolvedDevice,
     ResolvedNetwork,
     WantedAddress,
@@ -30,11 +30,10 @@ def resolve_network(request: InstallRequest) -> tuple[ResolvedNetwork | None, tu
     devices, problems = read_network(wanted)
     if problems.listed:
         return None, tuple(problems.listed)
-    resolver = _Resolver(request, {device.name: device for device in devices}, read_links(request.facts))
-    network = resolver.resolve()
-    if resolver.problems.listed:
-        return None, tuple(resolver.problems.listed)
-    return network, ()
+    network = _Resolver(
+        request, {device.name: device for device in devices}, read_links(request.facts), problems
+    ).resolve()
+    return (None, tuple(problems.listed)) if problems.listed else (network, ())
 
 
 @dataclass(frozen=True)
@@ -42,7 +41,7 @@ class _Resolver:
     request: InstallRequest
     devices: Mapping[str, Device]
     links: tuple[Link, ...]
-    problems: Problems = field(default_factory=Problems)
+    problems: Problems
 
     def resolve(self) -> ResolvedNetwork:
         macs = self._find_macs()

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterable
 
-from rackwright.domain.installs.node_network.devices import Problems, ResolvedDevice, Route
+from rackwright.domain.installs.documents import Problems
+from rackwright.domain.installs.node_network.devices import ResolvedDevice, Route
 from rackwright.domain.networks.networks import Subnet
 
 MAIN_TABLE = 254

@@ -4,75 +4,19 @@ What passes here is written into the configuration of systemd-networkd, one valu
 """
 
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from ipaddress import ip_address, ip_interface, ip_network
 
-from rackwright.domain.barclamps.marked_values import MarkedValue
 from rackwright.domain.catalogue import Json
-from rackwright.domain.installs.node_network.devices import Problems
+from rackwright.domain.installs.documents import BadValue
 from rackwright.domain.installs.request import Interface
 from rackwright.domain.networks.networks import Address, Subnet
 
 LONGEST_NAME = 15
 """Characters of a device's name, as the kernel has it."""
-MOST_ITEMS = 64
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,14}")
 _MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
 _DOMAIN = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]{0,62})(\.[A-Za-z0-9][A-Za-z0-9-]{0,62}){0,15}\.?")
 _PORT = re.compile(r"[ -~]{1,255}")
-SHOWN = 60
-
-
-class BadValue(ValueError):
-    """A value is not what its key takes. The text says what the key takes."""
-
-
-@dataclass(frozen=True)
-class ValueReader:
-    """Reads values and collects what is wrong with them."""
-
-    problems: Problems
-
-    def refuse(self, value: MarkedValue, what: str, error: BadValue) -> None:
-        self.problems.add(f"{what}: {_show(value)} {error}", line_of(value))
-
-    def mapping(self, value: MarkedValue, what: str) -> Mapping[str, MarkedValue]:
-        if isinstance(value.value, dict) and len(value.value) <= MOST_ITEMS:
-            return value.value
-        if value.value is not None:
-            self.problems.add(f"{what} is a mapping of at most {MOST_ITEMS} keys, not {_show(value)}", line_of(value))
-        return {}
-
-    def items(self, value: MarkedValue, what: str) -> list[MarkedValue]:
-        if isinstance(value.value, list) and len(value.value) <= MOST_ITEMS:
-            return value.value
-        self.problems.add(f"{what} is a list of at most {MOST_ITEMS}, not {_show(value)}", line_of(value))
-        return []
-
-
-def line_of(value: MarkedValue) -> int | None:
-    """Return the line of a value; None if it does not come from a text."""
-    return value.key_line or None
-
-
-def mark_json(value: Json) -> MarkedValue:
-    """Return a value that came as JSON, in which no line is known."""
-    if isinstance(value, dict):
-        return MarkedValue({key: mark_json(child) for key, child in value.items()}, 0, 0)
-    if isinstance(value, list):
-        return MarkedValue([mark_json(child) for child in value], 0, 0)
-    return MarkedValue(value, 0, 0)
-
-
-def _show(value: MarkedValue) -> str:
-    return repr(value.plain())[:SHOWN]
-
-
-def take_flag(value: Json) -> bool:
-    if isinstance(value, bool):
-        return value
-    raise BadValue("is neither true nor false")
 
 
 def take_name(value: Json) -> str:
@@ -100,24 +44,6 @@ def take_domain(value: Json) -> str:
     if isinstance(value, str) and len(value) <= 253 and _DOMAIN.fullmatch(value):
         return value
     raise BadValue("is no domain")
-
-
-def take_number(least: int, most: int) -> Callable[[Json], int]:
-    def take(value: Json) -> int:
-        if isinstance(value, int) and not isinstance(value, bool) and least <= value <= most:
-            return value
-        raise BadValue(f"is no number from {least} to {most}")
-
-    return take
-
-
-def take_word(*words: str) -> Callable[[Json], str]:
-    def take(value: Json) -> str:
-        if isinstance(value, str) and value in words:
-            return value
-        raise BadValue(f"is none of {', '.join(words)}")
-
-    return take
 
 
 def take_address(value: Json) -> Address:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rackwright.domain.installs.disks import Disk
-from rackwright.domain.installs.node_network.devices import Problems
+from rackwright.domain.installs.documents import Problems
 from rackwright.domain.installs.storage.items import (
     MIB,
     TYPE_NAMES,

@@ -7,17 +7,15 @@ is silently left out.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TypeVar
 
-from rackwright.domain.barclamps.marked_values import MarkedValue, read_yaml
+from rackwright.domain.barclamps.marked_values import MarkedValue
 from rackwright.domain.catalogue import Json
-from rackwright.domain.errors import BarclampInvalid
-from rackwright.domain.installs.node_network.devices import Problems
-from rackwright.domain.installs.node_network.values import (
+from rackwright.domain.installs.documents import (
     BadValue,
+    Problems,
     ValueReader,
     line_of,
-    mark_json,
+    read_document,
     take_flag,
     take_number,
     take_word,
@@ -51,10 +49,6 @@ from rackwright.domain.installs.storage.values import (
     take_serial,
 )
 
-T = TypeVar("T")
-D = TypeVar("D")
-
-LONGEST_TEXT = 64 * 1024
 MOST_ITEMS = 256
 TYPES_REFUSED = {
     "bcache": "Rackwright makes no bcache",
@@ -100,16 +94,9 @@ LONGEST_LABELS = {"ext4": 16, "xfs": 12, "swap": 15, "vfat": 11}
 
 def read_layout(value: Json) -> tuple[tuple[Item, ...], Problems]:
     """Return the items that a document declares, in its order, and what is wrong with it."""
-    problems = Problems(attrib=ATTRIB)
-    if isinstance(value, str) and len(value) > LONGEST_TEXT:
-        problems.add(f"the document has more than {LONGEST_TEXT} characters")
-        return (), problems
-    try:
-        document = read_yaml(value, ATTRIB) if isinstance(value, str) else mark_json(value)
-    except BarclampInvalid as error:
-        problems.add(error.reason, error.line)
-        return (), problems
-    return _DocumentReader(problems).read(document), problems
+    problems = Problems(ATTRIB)
+    document = read_document(value, problems)
+    return ((), problems) if document is None else (_DocumentReader(problems).read(document), problems)
 
 
 @dataclass(frozen=True)
@@ -123,9 +110,9 @@ class _DocumentReader:
     def read(self, document: MarkedValue) -> tuple[Item, ...]:
         top = self.values.mapping(document, "the document")
         if "storage" in top:
-            self._refuse_others(top, {"storage"}, "beside storage")
+            self.values.refuse_others(top, {"storage"}, "beside storage")
             top = self.values.mapping(top["storage"], "storage")
-        self._refuse_others(top, {"version", "config"}, "in storage")
+        self.values.refuse_others(top, {"version", "config"}, "in storage")
         if "version" in top and top["version"].plain() != 1:
             self.problems.add("version is 1: this is the only one that Rackwright has", line_of(top["version"]))
         if "config" not in top:
@@ -153,7 +140,7 @@ class _DocumentReader:
             if key not in body:
                 self.problems.add(f"an item of config has its {key}", line)
                 return None
-        item_id = self._take(body, "id", take_id, "", "an item")
+        item_id = self.values.take(body, "id", take_id, "", "an item")
         kind = str(body["type"].plain())
         if kind not in OWN_KEYS:
             reason = TYPES_REFUSED.get(kind, f"there are {', '.join(OWN_KEYS)}")
@@ -177,35 +164,34 @@ class _DocumentReader:
         }
 
     def _check_common(self, body: Mapping[str, MarkedValue], kind: str, item_id: str) -> None:
-        known = COMMON | OWN_KEYS[kind]
         for key in (key for key in body if key in KEYS_REFUSED):
             if key != "preserve" or body[key].plain() is not False:
                 self.problems.add(f"{item_id}: {key} {KEYS_REFUSED[key]}", line_of(body[key]))
-        self._refuse_others(body, known | KEYS_REFUSED.keys(), f"in {kind} {item_id}")
-        self._take(body, "wipe", take_word(*WIPES), "", item_id)
+        self.values.refuse_others(body, COMMON | OWN_KEYS[kind], f"in {kind} {item_id}", KEYS_REFUSED.keys())
+        self.values.take(body, "wipe", take_word(*WIPES), "", item_id)
 
     def _read_disk(self, item: Item, body: Mapping[str, MarkedValue]) -> Item:
         selectors = body.keys() & {"serial", "wwn", "name", "path", "match"}
         if len(selectors) != 1:
             self.problems.add(f"{item.id}: a disk is chosen by one of serial, wwn, name, path or match", item.line)
-        name = self._take(body, "name", take_disk_name, "", item.id)
-        name = name or self._take(body, "path", take_disk_name, "", item.id)
+        name = self.values.take(body, "name", take_disk_name, "", item.id)
+        name = name or self.values.take(body, "path", take_disk_name, "", item.id)
         match, count = self._read_match(item, body)
-        table = self._take(body, "ptable", take_word(*TABLES), "", item.id)
+        table = self.values.take(body, "ptable", take_word(*TABLES), "", item.id)
         return DiskItem(
             item.id,
             item.line,
-            serial=self._take(body, "serial", take_serial, "", item.id),
-            wwn=self._take(body, "wwn", take_serial, "", item.id),
+            serial=self.values.take(body, "serial", take_serial, "", item.id),
+            wwn=self.values.take(body, "wwn", take_serial, "", item.id),
             name=name,
             match=match,
             count=count,
             label=TABLES.get(table, ""),
-            starts_bios=self._take(body, "grub_device", take_flag, False, item.id),
+            starts_bios=self.values.take(body, "grub_device", take_flag, False, item.id),
         )
 
     def _read_match(self, item: Item, body: Mapping[str, MarkedValue]) -> tuple[DiskMatch | None, int | None]:
-        count = self._take(body, "count", take_count, 1, item.id)
+        count = self.values.take(body, "count", take_count, 1, item.id)
         if "match" not in body:
             if "count" in body:
                 self.problems.add(f"{item.id}: count goes with match", line_of(body["count"]))
@@ -218,8 +204,8 @@ class _DocumentReader:
                 )
             return DiskMatch(), None
         given = self.values.mapping(body["match"], f"{item.id}: match")
-        self._refuse_others(given, {"size", "bus", "rotational"}, f"in match of {item.id}")
-        match = self._take(given, "size", take_match_size, DiskMatch(), item.id)
+        self.values.refuse_others(given, {"size", "bus", "rotational"}, f"in match of {item.id}")
+        match = self.values.take(given, "size", take_match_size, DiskMatch(), item.id)
         if match.extreme and count is None:
             self.problems.add(
                 f"{item.id}: the {match.extreme} disks are as many as count says, and the rest is all of them",
@@ -227,8 +213,8 @@ class _DocumentReader:
             )
         return replace(
             match,
-            bus=self._take(given, "bus", take_bus, "", item.id),
-            rotational=self._take(given, "rotational", take_flag, None, item.id),
+            bus=self.values.take(given, "bus", take_bus, "", item.id),
+            rotational=self.values.take(given, "rotational", take_flag, None, item.id),
         ), count
 
     def _read_partition(self, item: Item, body: Mapping[str, MarkedValue]) -> Item:
@@ -236,16 +222,16 @@ class _DocumentReader:
             item.id,
             item.line,
             device=self._reference(item, body, "device"),
-            size=self._take(body, "size", take_rest_or_size, None, item.id),
-            flag=self._take(body, "flag", take_word(*FLAGS), "", item.id),
-            number=self._take(body, "number", take_number(1, 128), None, item.id),
+            size=self.values.take(body, "size", take_rest_or_size, None, item.id),
+            flag=self.values.take(body, "flag", take_word(*FLAGS), "", item.id),
+            number=self.values.take(body, "number", take_number(1, 128), None, item.id),
         )
 
     def _read_raid(self, item: Item, body: Mapping[str, MarkedValue]) -> Item:
-        self._take(body, "metadata", take_word("default", "1.2"), "", item.id)
+        self.values.take(body, "metadata", take_word("default", "1.2"), "", item.id)
         self._require(item, body, "raidlevel")
-        level = self._take(body, "raidlevel", take_level, 1, item.id)
-        name = self._take(body, "name", take_raid_name, "", item.id) or item.id
+        level = self.values.take(body, "raidlevel", take_level, 1, item.id)
+        name = self.values.take(body, "name", take_raid_name, "", item.id) or item.id
         return RaidItem(
             item.id, item.line, devices=self._references(item, body), name=self._name(item, name), level=level
         )
@@ -260,7 +246,7 @@ class _DocumentReader:
 
     def _read_group(self, item: Item, body: Mapping[str, MarkedValue]) -> Item:
         self._require(item, body, "name")
-        name = self._take(body, "name", take_group_name, "", item.id)
+        name = self.values.take(body, "name", take_group_name, "", item.id)
         return GroupItem(item.id, item.line, devices=self._references(item, body), name=name)
 
     def _read_volume(self, item: Item, body: Mapping[str, MarkedValue]) -> Item:
@@ -269,14 +255,14 @@ class _DocumentReader:
             item.id,
             item.line,
             group=self._reference(item, body, "volgroup"),
-            name=self._take(body, "name", take_lvm_name, "", item.id),
-            size=self._take(body, "size", take_rest_or_size, None, item.id),
+            name=self.values.take(body, "name", take_lvm_name, "", item.id),
+            size=self.values.take(body, "size", take_rest_or_size, None, item.id),
         )
 
     def _read_format(self, item: Item, body: Mapping[str, MarkedValue]) -> Item:
         self._require(item, body, "fstype")
-        wanted = self._take(body, "fstype", take_word(*FILE_SYSTEMS), "ext4", item.id)
-        label = self._take(body, "label", take_label, "", item.id)
+        wanted = self.values.take(body, "fstype", take_word(*FILE_SYSTEMS), "ext4", item.id)
+        label = self.values.take(body, "label", take_label, "", item.id)
         file_system = FILE_SYSTEMS[wanted]
         if len(label) > LONGEST_LABELS[file_system]:
             longest = LONGEST_LABELS[file_system]
@@ -290,8 +276,8 @@ class _DocumentReader:
     def _read_mount(self, item: Item, body: Mapping[str, MarkedValue]) -> Item:
         path = ""
         if "path" in body and body["path"].plain() not in ("", "none", None):
-            path = self._take(body, "path", take_path, "", item.id)
-        options = self._take(body, "options", take_options, "", item.id)
+            path = self.values.take(body, "path", take_path, "", item.id)
+        options = self.values.take(body, "options", take_options, "", item.id)
         return MountItem(item.id, item.line, format=self._reference(item, body, "device"), path=path, options=options)
 
     def _require(self, item: Item, body: Mapping[str, MarkedValue], key: str) -> None:
@@ -300,32 +286,14 @@ class _DocumentReader:
 
     def _reference(self, item: Item, body: Mapping[str, MarkedValue], key: str) -> Reference:
         self._require(item, body, key)
-        referred = self._take(body, key, take_id, "", item.id)
+        referred = self.values.take(body, key, take_id, "", item.id)
         return Reference(referred, line_of(body[key]) if key in body else item.line)
 
     def _references(self, item: Item, body: Mapping[str, MarkedValue]) -> tuple[Reference, ...]:
         self._require(item, body, "devices")
         listed = self.values.items(body["devices"], f"{item.id}: devices") if "devices" in body else []
-        taken = [(self._take({"devices": entry}, "devices", take_id, "", item.id), entry) for entry in listed]
+        taken = [(self.values.take({"devices": entry}, "devices", take_id, "", item.id), entry) for entry in listed]
         return tuple(Reference(referred, line_of(entry)) for referred, entry in taken if referred)
-
-    def _refuse_others(self, mapping: Mapping[str, MarkedValue], known: set[str] | frozenset[str], where: str) -> None:
-        for key, value in mapping.items():
-            if key not in known:
-                listed = ", ".join(sorted(known - KEYS_REFUSED.keys()))
-                self.problems.add(f"{key[:40]!r} is not known {where}; there are {listed}", line_of(value))
-
-    def _take(
-        self, mapping: Mapping[str, MarkedValue], key: str, take: Callable[[Json], T], default: D, where: str
-    ) -> T | D:
-        """Return the value of a key, or its default if it is not there or is wrong."""
-        if key not in mapping:
-            return default
-        try:
-            return take(mapping[key].plain())
-        except BadValue as error:
-            self.values.refuse(mapping[key], f"{where}: {key}", error)
-            return default
 
 
 def take_level(value: Json) -> int:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from rackwright.domain.catalogue import Json
 from rackwright.domain.installs.disks import Disk, DiskContent, read_disks
-from rackwright.domain.installs.node_network.devices import Problems
+from rackwright.domain.installs.documents import Problems
 from rackwright.domain.installs.request import InstallRequest, Problem
 from rackwright.domain.installs.storage.blocks import Array, Blocks, Group, Table, Volume
 from rackwright.domain.installs.storage.boot import BootPlan, plan_boot
@@ -41,7 +41,7 @@ class _Wanted:
 
     items: Sequence[Item] = ()
     is_flat: bool = False
-    problems: Problems = field(default_factory=lambda: Problems(attrib=ATTRIB))
+    problems: Problems = field(default_factory=lambda: Problems(ATTRIB))
 
 
 def resolve_storage(request: InstallRequest) -> tuple[ResolvedStorage | None, tuple[Problem, ...]]:

@@ -6,7 +6,7 @@ What passes here becomes words of the steps that a shell on the machine reads, a
 import re
 
 from rackwright.domain.catalogue import Json
-from rackwright.domain.installs.node_network.values import BadValue
+from rackwright.domain.installs.documents import BadValue
 from rackwright.domain.installs.storage.items import DiskMatch, SizeBound
 
 UNITS = {"": 1, "B": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40, "P": 1 << 50}
