@@ -196,14 +196,11 @@ async def _install(site: Site, folder: Path) -> dict[str, str]:
     [racked] = site.rack.machines
     await racked.machine.on()
     node = (await site.discovered(racked))["name"]
-    api = site.rack.api
-    await api.post("/deployments", {"name": "web"})
-    await api.post("/node_roles", {"node": node, "role": "cloud-look", "deployment": "web"})
-    installer = (await site.noderoles(node))["provisioner-os-install"]["id"]
+    await site.bind(node, "cloud-look")
 
     async def choose(attrib: str, value: object) -> list[str]:
-        await api.put(f"/node_roles/{installer}/attribs/{attrib}", {"value": value}, check_unchanged=False)
-        plan = await api.post("/deployments/web/plan")
+        await site.set_attrib(node, attrib, value)
+        plan = await site.plan()
         return [line for install in plan["installs"] for line in install["missing"] if "provisioner-" in line]
 
     wrong = await choose("provisioner-user-data", USER_DATA.replace("yes", "maybe"))
@@ -211,8 +208,7 @@ async def _install(site: Site, folder: Path) -> dict[str, str]:
     lacking = await choose("provisioner-user-data", USER_DATA)
     assert any("has no secret database" in line for line in lacking), lacking
     assert await choose("provisioner-secrets", {"database": SECRET}) == []
-    plan = await api.post("/deployments/web/plan")
-    await api.post("/deployments/web/commit", {"digest": plan["digest"]})
+    await site.commit()
     await site.active(node, "provisioner-os-install", "crowbar-installed-node", "cloud-look")
     seen = (await site.wall(node, "cloud-look"))["seen"]
     assert seen["hostname"] == node

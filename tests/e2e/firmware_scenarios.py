@@ -50,20 +50,9 @@ async def _installed(
         [racked] = site.rack.machines
         await racked.machine.on()
         node = (await site.discovered(racked))["name"]
-
-        async def has_bmc() -> bool:
-            return "bmc" in (await site.facts(node)).hint
-
-        await site.until("its BMC is known", has_bmc)
-        api = site.rack.api
-        await api.post("/deployments", {"name": "web"})
-        await api.post("/node_roles", {"node": node, "role": "e2e-look", "deployment": "web"})
-        if layout is not None:
-            installer = (await site.noderoles(node))["provisioner-os-install"]["id"]
-            path = f"/node_roles/{installer}/attribs/provisioner-storage"
-            await api.put(path, {"value": layout}, check_unchanged=False)
-        plan = await api.post("/deployments/web/plan")
-        await api.post("/deployments/web/commit", {"digest": plan["digest"]})
+        await site.knows_bmc(node)
+        await site.bind(node, attribs={"provisioner-storage": layout} if layout else None)
+        await site.commit()
         await site.active(node, *ROLES)
         yield site, node
 

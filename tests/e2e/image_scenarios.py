@@ -27,16 +27,10 @@ async def _install(folder: Path, images: Path, system: str) -> None:
         [racked] = site.rack.machines
         await racked.machine.on()
         node = (await site.discovered(racked))["name"]
-        api = site.rack.api
-        await api.post("/deployments", {"name": "web"})
-        await api.post("/node_roles", {"node": node, "role": "e2e-look", "deployment": "web"})
-        installer = (await site.noderoles(node))["provisioner-os-install"]["id"]
-        path = f"/node_roles/{installer}/attribs/provisioner-target-os"
-        await api.put(path, {"value": system}, check_unchanged=False)
+        await site.bind(node, attribs={"provisioner-target-os": system})
         assert await _uses(site, system) == [{"node": node, "use": "planned"}]
-        plan = await api.post("/deployments/web/plan")
+        plan = await site.commit()
         assert [install["os"] for install in plan["installs"]] == [system]
-        await api.post("/deployments/web/commit", {"digest": plan["digest"]})
         await site.active(node, "provisioner-os-install", "crowbar-installed-node", "e2e-look")
         assert (await site.facts(node)).observed_bootenv == "local"
         assert (await site.wall(node, "e2e-look"))["seen"]["system"] == system

@@ -13,7 +13,7 @@ from typing import Any
 
 import dns.asyncquery
 import dns.message
-from tests.e2e.scenarios import has_bmc, import_marker, site_of
+from tests.e2e.scenarios import import_marker, site_of
 from tests.support.waiting import PATIENCE
 
 from rackwright.lab.hardware import Firmware, Hardware
@@ -35,15 +35,12 @@ async def ipv6_only(folder: Path, images: Path) -> None:
         node = (await site.discovered(racked))["name"]
         before = await site.facts(node)
         assert ip_address(before.discovery["address"]) in ip_network("fd77::100/120"), "it was a stranger"
-        await site.until("its BMC is known", lambda: has_bmc(site, node))
-        api = site.rack.api
-        await api.post("/deployments", {"name": "web"})
-        await api.post("/node_roles", {"node": node, "role": "e2e-look", "deployment": "web"})
-        plan = await api.post("/deployments/web/plan")
-        await api.post("/deployments/web/commit", {"digest": plan["digest"]})
+        await site.knows_bmc(node)
+        await site.bind(node)
+        await site.commit()
         await site.active(node, "provisioner-os-install", "crowbar-installed-node", "e2e-look")
         after = await site.facts(node)
-        [allocation] = await api.pages(f"/nodes/{node}/allocations")
+        [allocation] = await site.rack.api.pages(f"/nodes/{node}/allocations")
         assert after.discovery["address"] == allocation["address"], "it has the address that is reserved for it"
         assert after.observed_bootenv == "local"
         assert after.boot_id != before.boot_id

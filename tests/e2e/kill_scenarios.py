@@ -46,15 +46,8 @@ class Install:
         return racked
 
     async def commit(self, layout: str | None) -> None:
-        api = self.site.rack.api
-        await api.post("/deployments", {"name": "web"})
-        await api.post("/node_roles", {"node": self.node, "role": "e2e-look", "deployment": "web"})
-        if layout is not None:
-            installer = (await self.site.noderoles(self.node))["provisioner-os-install"]["id"]
-            path = f"/node_roles/{installer}/attribs/provisioner-storage"
-            await api.put(path, {"value": layout}, check_unchanged=False)
-        plan = await api.post("/deployments/web/plan")
-        await api.post("/deployments/web/commit", {"digest": plan["digest"]})
+        await self.site.bind(self.node, attribs={"provisioner-storage": layout} if layout else None)
+        await self.site.commit()
 
     async def reinstall(self) -> None:
         self._began_after = await self.site.number("SELECT max(id) FROM events")
@@ -96,11 +89,7 @@ async def _begin(site: Site, folder: Path) -> Install:
     [racked] = site.rack.machines
     await racked.machine.on()
     node = (await site.discovered(racked))["name"]
-
-    async def has_bmc() -> bool:
-        return "bmc" in (await site.facts(node)).hint
-
-    await site.until("its BMC is known", has_bmc)
+    await site.knows_bmc(node)
     return Install(site, node)
 
 

@@ -118,8 +118,8 @@ async def wrong_network_comes_back(folder: Path, images: Path) -> None:
 async def _change_network(site: Site, node: str, network: str) -> None:
     """Commit another network for an installed node, of which no disk may be wiped."""
     await site.rack.api.post("/deployments/web/propose")
-    await _set_network(site, node, network)
-    plan = await _commit(site)
+    await site.set_attrib(node, "provisioner-network", network)
+    plan = await site.commit()
     assert plan["wiped"] == [], plan
     assert CHANGES_NETWORK in [noderole["role"] for noderole in plan["rerun"]], plan
     site.say("another network is committed")
@@ -151,29 +151,15 @@ async def _install(site: Site, folder: Path, network: str) -> str:
     node = str((await site.discovered(racked))["name"])
     api = site.rack.api
     await api.post("/networks", STORAGE)
-    await api.post("/deployments", {"name": "web"})
-    await api.post("/node_roles", {"node": node, "role": "network-storage", "deployment": "web"})
-    await _commit(site)
+    await site.bind(node, "network-storage")
+    await site.commit()
     await site.active(node, "network-storage")
     await api.post("/deployments/web/propose")
     await api.post("/node_roles", {"node": node, "role": "e2e-look", "deployment": "web"})
-    await _set_network(site, node, network)
-    await _commit(site)
+    await site.set_attrib(node, "provisioner-network", network)
+    await site.commit()
     await site.active(node, "provisioner-os-install", "crowbar-installed-node", "e2e-look")
     return node
-
-
-async def _set_network(site: Site, node: str, network: str) -> None:
-    installer = (await site.noderoles(node))["provisioner-os-install"]["id"]
-    path = f"/node_roles/{installer}/attribs/provisioner-network"
-    await site.rack.api.put(path, {"value": network}, check_unchanged=False)
-
-
-async def _commit(site: Site) -> Any:
-    """Commit what is proposed, and return its plan."""
-    plan = await site.rack.api.post("/deployments/web/plan")
-    await site.rack.api.post("/deployments/web/commit", {"digest": plan["digest"]})
-    return plan
 
 
 async def _storage_address(site: Site, node: str) -> str:

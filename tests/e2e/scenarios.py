@@ -8,7 +8,7 @@ import contextlib
 import logging
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +73,36 @@ class Site:
 
         heard = await self.until(f"{one.machine.hardware.name} knows its switch", told)
         assert [(said["name"], said["port"]) for said in heard.values()] == [("leaf-1", f"Ethernet{number}")]
+
+    async def knows_bmc(self, node: str) -> None:
+        """Wait until the BMC of a node is known."""
+
+        async def look() -> bool:
+            return "bmc" in (await self.facts(node)).hint
+
+        await self.until("its BMC is known", look)
+
+    async def bind(self, node: str, role: str = "e2e-look", attribs: Mapping[str, Any] | None = None) -> None:
+        """Make deployment `web`, bind a role to a node there, and set attributes of the node's installer."""
+        await self.rack.api.post("/deployments", {"name": "web"})
+        await self.rack.api.post("/node_roles", {"node": node, "role": role, "deployment": "web"})
+        for attrib, value in (attribs or {}).items():
+            await self.set_attrib(node, attrib, value)
+
+    async def set_attrib(self, node: str, attrib: str, value: Any) -> None:
+        """Set an attribute of a node's installer in what is proposed."""
+        installer = (await self.noderoles(node))["provisioner-os-install"]["id"]
+        path = f"/node_roles/{installer}/attribs/{attrib}"
+        await self.rack.api.put(path, {"value": value}, check_unchanged=False)
+
+    async def plan(self) -> Any:
+        return await self.rack.api.post("/deployments/web/plan")
+
+    async def commit(self) -> Any:
+        """Commit what is proposed with all that it wipes, and return its plan."""
+        plan = await self.plan()
+        await self.rack.api.post("/deployments/web/commit", {"digest": plan["digest"]})
+        return plan
 
     async def noderoles(self, node: str) -> dict[str, Any]:
         return {one["role"]: one for one in await self.rack.api.pages("/node_roles", node=node)}
@@ -191,12 +221,10 @@ async def install(folder: Path, images: Path, firmware: Firmware = Firmware.BIOS
         await RedfishHammer().on(bmc)
         node = (await site.discovered(one))["name"]
         before = await site.facts(node)
-        await site.until("its BMC is known", lambda: has_bmc(site, node))
-        await site.rack.api.post("/deployments", {"name": "web"})
-        await site.rack.api.post("/node_roles", {"node": node, "role": "e2e-look", "deployment": "web"})
-        plan = await site.rack.api.post("/deployments/web/plan")
+        await site.knows_bmc(node)
+        await site.bind(node)
+        plan = await site.commit()
         assert [wiped for wiped in plan["wiped"] if node in str(wiped)], plan
-        await site.rack.api.post("/deployments/web/commit", {"digest": plan["digest"]})
         await site.until("its image arrives", lambda: _reached(site, node, "download"))
         await server.kill()
         site.say("the server is killed")
@@ -242,10 +270,6 @@ async def _has_name(node: str, address: str) -> bool:
     """Whether the lab's own name server gives the address the machine really has."""
     answer = await dns.asyncquery.udp(dns.message.make_query(node, "A"), SERVER, timeout=PATIENCE)
     return any(address == str(record) for rrset in answer.answer for record in rrset)
-
-
-async def has_bmc(site: Site, node: str) -> bool:
-    return "bmc" in (await site.facts(node)).hint
 
 
 SCENARIOS = {one.__name__: one for one in (discover_three_at_once, install, install_by_uefi)}

@@ -53,14 +53,8 @@ async def _install(site: Site, folder: Path, layout: str) -> tuple[str, dict[str
     [racked] = site.rack.machines
     await racked.machine.on()
     node = (await site.discovered(racked))["name"]
-    api = site.rack.api
-    await api.post("/deployments", {"name": "web"})
-    await api.post("/node_roles", {"node": node, "role": "e2e-look", "deployment": "web"})
-    installer = (await site.noderoles(node))["provisioner-os-install"]["id"]
-    path = f"/node_roles/{installer}/attribs/provisioner-storage"
-    await api.put(path, {"value": layout}, check_unchanged=False)
-    plan = await api.post("/deployments/web/plan")
-    await api.post("/deployments/web/commit", {"digest": plan["digest"]})
+    await site.bind(node, attribs={"provisioner-storage": layout})
+    await site.commit()
     await site.active(node, "provisioner-os-install", "crowbar-installed-node", "e2e-look")
     return node, await _seen(site, node)
 

@@ -38,12 +38,11 @@ async def swapped_disks(folder: Path, images: Path) -> None:
         _drive(machine.drives[1], "archive")
         await machine.on()
         node = (await site.discovered(racked))["name"]
-        await site.until("its BMC is known", lambda: _has_bmc(site, node))
+        await site.knows_bmc(node)
 
         api = site.rack.api
-        await api.post("/deployments", {"name": "web"})
-        await api.post("/node_roles", {"node": node, "role": "e2e-look", "deployment": "web"})
-        plan = await api.post("/deployments/web/plan")
+        await site.bind(node)
+        plan = await site.plan()
         [disk] = plan["installs"][0]["wipes"]
         assert disk["serial"] == planned.serial
         assert any("ext4 “pgdata”" in content for content in disk["contents"]), disk
@@ -150,10 +149,6 @@ async def _holds(site: Site, node: str, label: str) -> bool:
 
 async def _is_managed(site: Site, node: str) -> bool:
     return bool((await site.noderoles(node))["crowbar-managed-node"]["state"] == "active")
-
-
-async def _has_bmc(site: Site, node: str) -> bool:
-    return "bmc" in (await site.facts(node)).hint
 
 
 SCENARIOS = {scenario.__name__: scenario for scenario in (swapped_disks,)}
