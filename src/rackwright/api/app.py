@@ -19,8 +19,6 @@ from rackwright.api.routes import (
     anneal,
     attribs,
     catalogue,
-    deployment_roles,
-    deployments,
     domains,
     events,
     graph,
@@ -35,10 +33,9 @@ from rackwright.api.routes import (
     reach,
     reinstalls,
     runs,
-    snapshots,
-    target_systems,
     webhooks,
 )
+from rackwright.api.routes.deployments import deployment_roles, deployments, snapshots, target_systems
 from rackwright.api.routes.machines import boot, machines
 from rackwright.api.routes.people import me, sessions, tokens, users
 from rackwright.api.routes.service import docs, health, metrics

@@ -7,7 +7,7 @@ from rackwright.api.context import ScopedReader, Writer
 from rackwright.api.http.answers import answer
 from rackwright.api.http.types import Key
 from rackwright.api.http.writing import PostTerms, write
-from rackwright.api.routes.deployment_plans import InstallOut, show_installs
+from rackwright.api.routes.deployments.deployment_plans import InstallOut, show_installs
 from rackwright.api.routes.node_roles import NodeRoleOut
 from rackwright.api.routes.nodes import NodeOut
 from rackwright.store.db.session import Session

@@ -14,8 +14,8 @@ from rackwright.api.http.paging import ListQuery, list_parameters, read_page
 from rackwright.api.http.patching import patch_body, read_patch
 from rackwright.api.http.types import Key, Line, Name
 from rackwright.api.http.writing import EditTerms, PostTerms, Terms, answer_dry_run, write_graph
-from rackwright.api.routes.bind_targets import MOST_BINDINGS, TargetsIn, TargetsOut, try_targets
-from rackwright.api.routes.deployment_plans import PlanOut, show_plan
+from rackwright.api.routes.deployments.bind_targets import MOST_BINDINGS, TargetsIn, TargetsOut, try_targets
+from rackwright.api.routes.deployments.deployment_plans import PlanOut, show_plan
 from rackwright.api.routes.node_roles import (
     BindingIn,
     CreatedOut,

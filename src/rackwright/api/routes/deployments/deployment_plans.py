@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pydantic import BaseModel, Field
 
 from rackwright.api.context import Server
-from rackwright.api.routes.target_systems import target_systems
+from rackwright.api.routes.deployments.target_systems import target_systems
 from rackwright.domain.graph.snapshots import CommitPlan
 from rackwright.domain.installs.disks import Disk
 from rackwright.domain.installs.planned_installs import PlannedInstall, missing_for_install
