@@ -37,16 +37,31 @@ def link_local(mac: str) -> str:
 
 
 def exchange(wire: socket.socket, scope: int, message: bytes, wanted: int, until: float) -> dict[int, bytes]:
-    while time.monotonic() < until:
-        xid = os.urandom(3)
+    """Send a message, each second anew and as the same exchange, and return the options of its answer.
+
+    What comes meanwhile and is another answer is read and forgotten: sent again for each such, a message would be
+    followed by one late answer more each time.
+    """
+    xid = os.urandom(3)
+    while (now := time.monotonic()) < until:
         wire.sendto(bytes([message[0]]) + xid + message[1:], ("ff02::1:2", 547, 0, scope))
+        answer = receive(wire, bytes([wanted]) + xid, min(until, now + 1))
+        if answer is not None:
+            return parse(answer[4:])
+    sys.exit("nobody answered")
+
+
+def receive(wire: socket.socket, begins: bytes, until: float) -> bytes | None:
+    """Return the next message that begins so; None if none comes until then."""
+    while (left := until - time.monotonic()) > 0:
+        wire.settimeout(left)
         try:
             answer = wire.recv(4096)
         except TimeoutError:
-            continue
-        if answer[:4] == bytes([wanted]) + xid:
-            return parse(answer[4:])
-    sys.exit("nobody answered")
+            return None
+        if answer.startswith(begins):
+            return answer
+    return None
 
 
 def main() -> None:
@@ -72,7 +87,6 @@ def main() -> None:
     with socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as wire:
         wire.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         wire.bind((source, 546, 0, scope))
-        wire.settimeout(1)
         solicit = bytes([SOLICIT]) + words + option(3, iaid + bytes(8))
         offer = exchange(wire, scope, solicit, ADVERTISE, until)
         request = bytes([REQUEST]) + words + option(2, offer[2]) + option(3, offer[3])

@@ -37,10 +37,14 @@ def fetch(interface: str, address: str, name: str) -> bytes:
     with socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as wire:
         wire.settimeout(20)
         wire.sendto(b"\0\1" + name.encode() + b"\0octet\0", (address, 69, 0, scope))
+        block = 0
         while True:
             packet, server = wire.recvfrom(2048)
             assert packet[:2] == b"\0\3", packet
             wire.sendto(b"\0\4" + packet[2:4], server)
+            if int.from_bytes(packet[2:4]) != block + 1:  # the one before, sent again
+                continue
+            block += 1
             content += packet[4:]
             if len(packet) < 516:
                 return content
