@@ -26,6 +26,21 @@ def keeper_of(home: Path) -> int:
     return int(psutil.Process(postmaster_of(home)).ppid())
 
 
+def starts_naming(text: str) -> list[int]:
+    """Return those of `processes_naming` that none of the others started: a process that was just forked still has the
+    command line of its parent."""
+    pids = processes_naming(text)
+    return [pid for pid in pids if _parent_of(pid) not in (None, *pids)]
+
+
+def _parent_of(pid: int) -> int | None:
+    """Return the process that started another; None if that one has ended."""
+    try:
+        return int(psutil.Process(pid).ppid())
+    except psutil.NoSuchProcess:
+        return None
+
+
 def processes_naming(text: str) -> list[int]:
     """Every living process with `text` in its command line: what a test left behind of something in its own folder."""
     found = []

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from tests.support.processes import AS_NOBODY, is_alive, keeper_of, postmaster_of, processes_naming
+from tests.support.processes import AS_NOBODY, is_alive, keeper_of, postmaster_of, processes_naming, starts_naming
 from tests.support.servers.postgres import NO_SYNC, ask, execute, sockets_of
 from tests.support.servers.postgres_holder import Holder
 from tests.support.waiting import until, wait_until
@@ -114,7 +114,7 @@ async def test_starts_at_once_on_a_new_home_share_one_server(home: Path) -> None
     holders = [Holder(home) for _ in range(4)]
     try:
         assert len({holder.wait_joined().url for holder in holders}) == 1
-        assert len(processes_naming(f"-D {home}")) == 1
+        assert len(starts_naming(f"-D {home}")) == 1
         postmaster = postmaster_of(home)
         for holder in holders[:-1]:
             holder.leave()
