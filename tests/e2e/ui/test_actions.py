@@ -168,6 +168,9 @@ def test_a_commit_is_confirmed_by_the_data_that_it_wipes(person: NewPerson, floo
     one.log_in(f"/nodes/{node}")
     page = one.page
     expect(page.get_by_role("region", name="Disks")).to_contain_text(data)
+    label = page.get_by_role("region", name="Inventory").get_by_text("pgdata", exact=True).bounding_box()
+    assert label is not None
+    assert label["height"] < 30, "one line, however deep it is nested"
     page.goto(f"{floor.server.address}/deployments/wiping")
     page.get_by_role("button", name="Plan and commit").click()
     dialog = page.get_by_role("dialog")
