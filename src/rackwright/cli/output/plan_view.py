@@ -11,6 +11,7 @@ MARKS = {
     "created": ("+", "green"),
     "rerun": ("~", "yellow"),
     "held_back": ("=", "blue"),
+    "kept": (".", "magenta"),
     "removed": ("-", "red"),
     "relinked": ("&", "cyan"),
 }

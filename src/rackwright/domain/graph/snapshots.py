@@ -36,6 +36,8 @@ class Proposal:
     """Committed noderoles whose binding is not in the proposal."""
     changed: frozenset[int] = frozenset()
     """Committed noderoles whose own data differs."""
+    changed_attribs: Mapping[int, Collection[str]] = field(default_factory=dict)
+    """For each committed noderole whose values differ and whose role is destructive: which attribs do."""
     changed_roles: frozenset[str] = frozenset()
     """Roles whose deployment-role's data differs."""
     dropped_roles: frozenset[str] = frozenset()
@@ -72,6 +74,8 @@ class CommitPlan:
     rerun: tuple[PlannedNodeRole, ...]
     held_back: tuple[PlannedNodeRole, ...]
     """These wait until a cluster they depend on is complete again, then run if their inputs changed."""
+    kept: tuple[PlannedNodeRole, ...]
+    """These ran, and a commit never has them destroy again: what changed counts from the next time a person does."""
     removed: tuple[PlannedNodeRole, ...]
     relinked: tuple[PlannedNodeRole, ...]
     """These get other parents because a barclamp changed. They run again, except destructive ones that ran."""
@@ -109,6 +113,7 @@ def plan_commit(catalogue: Catalogue, graph: Graph, proposal: Proposal) -> Commi
         "created": tuple(_planned(graph, noderole) for noderole in created),
         "rerun": _planned_by_rank(graph, rerun),
         "held_back": _planned_by_rank(graph, held_back),
+        "kept": _planned_by_rank(graph, _kept(catalogue, graph, proposal, removed, rerun)),
         "removed": _planned_by_rank(graph, dict.fromkeys(removed, "")),
         "relinked": _planned_by_rank(graph, {id: relinked.because for id, relinked in proposal.relinked.items()}),
     }
@@ -215,6 +220,29 @@ def _held_back(
                 if child.state is ACTIVE and not _may_never_rerun(catalogue, child):
                     because[id] = reason
     return {id: why for id, why in because.items() if id not in removed and id not in created and id not in rerun}
+
+
+def _kept(
+    catalogue: Catalogue, graph: Graph, proposal: Proposal, removed: Collection[int], rerun: Collection[int]
+) -> dict[int, str]:
+    """Return the noderoles that keep what they did although their attribs changed, each with these attribs.
+
+    An attrib that a noderole takes which runs again on the same node is in force by that.
+    """
+    because: dict[int, str] = {}
+    for id, attribs in proposal.changed_attribs.items():
+        noderole = graph.noderoles[id]
+        takers = [graph.noderoles[taker] for taker in proposal.takers.get(id, ()) if taker in rerun]
+        taken = {
+            attrib
+            for taker in takers
+            if taker.node_id == noderole.node_id
+            for attrib in catalogue.role(taker.role).wants
+        }
+        waiting = sorted(set(attribs) - taken)
+        if waiting and id not in removed and _may_never_rerun(catalogue, noderole):
+            because[id] = f"{', '.join(waiting)} counts from its next run, which only a person begins"
+    return because
 
 
 def _reruns_for_input(catalogue: Catalogue, noderole: NodeRole) -> bool:

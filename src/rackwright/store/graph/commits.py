@@ -7,6 +7,7 @@ differ, or a rule no longer holds, the commit is a conflict and nothing has chan
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from rackwright.domain.attributes import merge, read_at_path
 from rackwright.domain.catalogue import Flag
 from rackwright.domain.errors import DigestRequired, PlanChanged
 from rackwright.domain.graph.binding import BindPlan
@@ -199,6 +200,7 @@ async def _build_plan(
     changed = await _select_ids(session, _CHANGED, deployment, snapshot_id)
     changed_roles = await session.rows(_CHANGED_ROLES, deployment=deployment.id, snapshot=snapshot_id)
     role_ids = [row.role_id for row in changed_roles]
+    changed_attribs = await _select_changed_attribs(session, stored, deployment, snapshot_id)
     affected_ids = {*changed, *await _select_noderoles_of_roles(session, deployment.id, role_ids)}
     cluster_members = await _select_affected_members(session, stored, deployment, created, dropped)
     takers = await find_takers(session, affected_ids)
@@ -219,6 +221,7 @@ async def _build_plan(
         created=tuple(created),
         dropped=frozenset(dropped),
         changed=frozenset(changed),
+        changed_attribs=changed_attribs,
         changed_roles=frozenset(stored.role_names[id] for id in role_ids),
         dropped_roles=await _select_dropped_roles(session, deployment, snapshot_id),
         takers=takers,
@@ -254,6 +257,37 @@ SELECT r.name FROM deployment_roles dr JOIN roles r ON r.id = dr.role_id
 WHERE dr.deployment_id = :deployment
   AND NOT EXISTS (SELECT FROM snapshot_roles sr WHERE sr.snapshot_id = :snapshot AND sr.role_id = dr.role_id)
 """
+
+
+_CHANGED_VALUES = """
+SELECT nr.id, nr.role_id, dr.data AS role_data, sr.data AS new_role_data, nr.user_data, b.data AS new_data
+FROM node_roles nr
+JOIN deployment_roles dr ON dr.deployment_id = nr.deployment_id AND dr.role_id = nr.role_id
+JOIN snapshot_roles sr ON sr.snapshot_id = :snapshot AND sr.role_id = nr.role_id
+JOIN snapshot_bindings b ON b.snapshot_id = :snapshot AND b.node_id = nr.node_id AND b.role_id = nr.role_id
+WHERE nr.deployment_id = :deployment AND nr.state <> :proposed AND nr.role_id = ANY (:roles)
+  AND (b.data <> nr.user_data OR sr.data <> dr.data)
+"""
+
+
+async def _select_changed_attribs(
+    session: Session, stored: StoredCatalogue, deployment: DeploymentRecord, snapshot_id: int
+) -> dict[int, Collection[str]]:
+    """Return the attribs whose values differ in the proposal, by the committed noderole of a destructive role."""
+    destructive = [id for id, name in stored.role_names.items() if stored.catalogue.role(name).has(Flag.DESTRUCTIVE)]
+    rows = await session.rows(
+        _CHANGED_VALUES, deployment=deployment.id, snapshot=snapshot_id, proposed=int(PROPOSED), roles=destructive
+    )
+    changed: dict[int, Collection[str]] = {}
+    for row in rows:
+        before, after = merge(row.role_data, row.user_data), merge(row.new_role_data, row.new_data)
+        role = stored.role_names[row.role_id]
+        changed[row.id] = [
+            attrib.name
+            for attrib in stored.catalogue.attribs.values()
+            if attrib.role == role and read_at_path(before, attrib.map) != read_at_path(after, attrib.map)
+        ]
+    return changed
 
 
 async def _select_dropped_roles(session: Session, deployment: DeploymentRecord, snapshot_id: int) -> frozenset[str]:

@@ -249,6 +249,33 @@ async def test_destructive_is_not_run_again_by_a_commit_that_changes_its_data(ra
     assert await rack.state("n1", "test-destructive") is ACTIVE
 
 
+async def test_the_plan_names_what_counts_only_from_the_next_destructive_run(rack: Rack) -> None:
+    await rack.import_text("""
+        name: below
+        roles:
+          - name: wipes
+            jig: noop
+            flags: [destructive]
+            attribs:
+              - {name: layout, map: wipes/layout, schema: {type: string}}
+              - {name: wires, map: wipes/wires, schema: {type: string}}
+          - {name: rewires, jig: noop, requires: [wipes], wants-attribs: [wires]}
+    """)
+    await web(rack, "n1")
+    await rack.deploy("web", ("n1", "rewires"))
+    await rack.anneal()
+    await rack.propose("web")
+    await rack.set_data("web", "n1", "wipes", {"wipes": {"wires": "other"}})
+    assert (await rack.plan("web")).kept == ()
+    await rack.set_data("web", "n1", "wipes", {"wipes": {"wires": "other", "layout": "other"}})
+    planned = await rack.plan("web")
+    [kept] = planned.kept
+    assert (kept.role, kept.because) == ("wipes", "layout counts from its next run, which only a person begins")
+    assert [line.role for line in planned.rerun] == ["rewires"]
+    await rack.commit("web", planned.digest)
+    assert await rack.state("n1", "wipes") is ACTIVE
+
+
 async def test_destructive_is_not_run_again_by_a_changed_input(rack: Rack) -> None:
     await destroyed(rack)
     node = await rack.node_id("n1")

@@ -5,6 +5,7 @@ import dataclasses
 import pytest
 from tests.unit.domain.scene import Scene
 
+from rackwright.domain.catalogue import Attrib
 from rackwright.domain.errors import Conflict, Rule
 from rackwright.domain.graph.snapshots import (
     CommitPlan,
@@ -120,6 +121,27 @@ def test_nodes_that_come_in_and_nodes_that_are_wiped_are_named() -> None:
     scene.bind("install@n1", "web@n2")
     plan = planned(scene)
     assert (plan.moved, plan.wiped) == (("n1",), ("n1",))
+
+
+def test_what_destroys_keeps_what_it_did_until_a_person_has_it_run_again() -> None:
+    net = Attrib("net", "test", ("net",), role="install")
+    scene = Scene("install flags=destructive", "switch requires=install wants=net", attribs=[net])
+    scene.bind("switch@n1", "install@n2")
+    scene.commit()
+    proposal = Proposal(
+        scene.deployments["d"],
+        1,
+        changed=frozenset({scene.id("install@n1"), scene.id("install@n2")}),
+        changed_attribs={scene.id("install@n1"): ["disks", "net"], scene.id("install@n2"): ["disks", "net"]},
+        takers={scene.id("install@n1"): [scene.id("switch@n1")]},
+    )
+    plan = plan_commit(scene.catalogue, scene.graph, proposal)
+    assert names(plan.rerun) == ["switch@n1"]
+    said = "counts from its next run, which only a person begins"
+    assert [(line.node, line.role, line.because) for line in plan.kept] == [
+        ("n1", "install", f"disks {said}"),
+        ("n2", "install", f"disks, net {said}"),
+    ]
 
 
 def cluster() -> Scene:

@@ -78,6 +78,9 @@ class PlanOut(BaseModel):
     created: list[PlannedOut]
     rerun: list[PlannedOut] = Field(description="What runs again, and because of which input.")
     held_back: list[PlannedOut] = Field(description="What waits until a cluster it stands on is whole again.")
+    kept: list[PlannedOut] = Field(
+        description="What keeps what it did although its attributes changed, as an installed system does, and which."
+    )
     removed: list[PlannedOut]
     relinked: list[PlannedOut] = Field(
         description="What comes to stand on others because a barclamp was imported anew, and on which."
