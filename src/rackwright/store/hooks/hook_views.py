@@ -1,6 +1,6 @@
 """The views of nodes, noderoles and deployments that hooks are shown, read when a call is made, by the stored ids.
 
-A stored call is small, however large its subject is: what a machine found out about itself is up to 64 KiB, and a
+A stored call is small, however large its subject is: what a machine found out about itself is up to 256 KiB, and a
 change of it is told to every role and jig that has the hook. Only the last state of a node that is gone when the call
 is made is stored, once for all calls.
 """

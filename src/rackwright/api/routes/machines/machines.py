@@ -37,7 +37,7 @@ router = APIRouter(tags=["machines"])
 INVENTORY_LIMIT = 256 * 1024
 """Bytes of a registration, and of an install's result.
 
-It is more than the most that sledgehammer says: 32 KB of LLDP frames in base64, 28 KB of what is on disks, 560 bytes
+It is more than the most that sledgehammer says: 32 KB of LLDP frames in base64, 60 KB of what is on disks, 560 bytes
 for each of `MOST_DISKS` disks, and some KB of all else. A machine with many disks must not be kept out for having them.
 """
 BOOT_ID = Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9-]+$")
