@@ -28,6 +28,8 @@ block_folder=$folder/block device_folder=$folder/dev disks_folder=$folder/run
 told() { awk -F '\\t' -v path="/$1" '$1 == path { print $3; exit }' $folder/config; }
 fail_install() { echo "failed: $1"; exit 1; }
 """
+INVENTORY = SCRIPT.replace("disks\n", "inventory\n", 1)
+"""With what is known of the whole machine."""
 MD_MAGIC = 0xA92B4EFC
 
 
@@ -88,6 +90,18 @@ class Machine:
         process = self.sh("disks")
         assert process.returncode == 0, process.stderr
         return f"[{process.stdout}]"
+
+    def inventory(self) -> str:
+        """Return what the machine registers with; what it keeps in /run meanwhile is kept from the host's."""
+        command = ["unshare", "--mount", "--propagation", "private", "/usr/bin/busybox", "sh", "-c"]
+        script = f"mount -t tmpfs tmpfs /run\n{INVENTORY}hardware >/run/hardware\ninventory ''"
+        arguments = ["sh", str(AGENT), str(self.folder)]
+        environment = {"PATH": str(self.folder / "programs")}
+        process = subprocess.run(
+            [*command, script, *arguments], env=environment, capture_output=True, text=True, timeout=60, check=False
+        )
+        assert process.returncode == 0, process.stderr
+        return process.stdout
 
     def disks(self) -> dict[str, Disk]:
         return {disk.device: disk for disk in read_disks(json.loads(self.reported()))}
@@ -221,6 +235,14 @@ def test_a_volume_group_of_lvm_itself_is_named(machine: Machine) -> None:
     finally:
         run("losetup", "-d", device)
     assert seen(machine.disks()["vda"]) == [("vda", "LVM2_member", f"rackwright{os.getpid()}")]
+
+
+def test_a_machine_with_several_disks_registers_with_all_of_them(machine: Machine) -> None:
+    for number in range(3):
+        machine.add(f"vd{'abc'[number]}", serial=f"S{number}")
+    inventory = json.loads(machine.inventory())
+    assert [disk["serial"] for disk in inventory["disks"]] == ["S0", "S1", "S2"]
+    assert {"cpu", "memory", "firmware", "product", "serial", "kernel", "links", "lldp"} <= inventory.keys()
 
 
 def test_use_leaves_a_fingerprint_and_other_data_changes_it(machine: Machine) -> None:
