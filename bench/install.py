@@ -29,13 +29,13 @@ from typing import Any
 from fastapi import FastAPI, Response
 from fastapi.responses import FileResponse
 
+from rackwright.domain.architectures import Architecture
 from rackwright.lab.dhcp import serving_dhcp
 from rackwright.lab.hardware import Hardware
 from rackwright.lab.network import BRIDGE, SERVER, add_tap, make_bridge
-from rackwright.lab.rack import KERNEL_ARGUMENTS, Rack, running_rack
+from rackwright.lab.rack import Rack, kernel_arguments, running_rack
 from rackwright.lab.trial_images import cached_images
 from rackwright.lab.virtual import VirtualMachine
-from rackwright.provision.images import sledgehammer
 from rackwright.provision.images.cpio import Cpio
 from rackwright.provision.images.packages import say_to_stderr
 from rackwright.provision.images.shelf import Shelf
@@ -47,6 +47,7 @@ from waiting import until
 ROOT = Path(__file__).resolve().parents[1]
 NAMESPACES = ("unshare", "--net", "--pid", "--mount", "--fork", "--kill-child", "--mount-proc")
 OS = "debian-12"
+KERNEL_ARGUMENTS = kernel_arguments([Hardware(1)])
 TARGET = 1.15
 PATIENCE = 3600.0
 """Seconds for one trial."""
@@ -185,7 +186,7 @@ class Plain:
         self.said: dict[tuple[str, str], float] = {}
         self.changed = asyncio.Event()
         self.app = FastAPI(openapi_url=None)
-        files = {name: shelf.file(sledgehammer.NAME, name).path for name in ("kernel", "initrd")}
+        files = {name: shelf.file(Architecture.AMD64.sledgehammer, name).path for name in ("kernel", "initrd")}
         files["root.tar.zst"] = root
         address = f"{SERVER}:{PLAIN_PORT}"
 

@@ -30,7 +30,7 @@ async def ipv6_only(folder: Path, images: Path) -> None:
         await assert_no_ipv4()
         [racked] = site.rack.machines
         # Firmware asks for a few seconds only, and has no other network to fall back on.
-        await site.until("DHCPv6 is served", lambda: _is_served(folder / "home"))
+        await site.until("DHCPv6 is served", lambda: is_served(folder / "home"))
         await racked.machine.on()
         node = (await site.discovered(racked))["name"]
         before = await site.facts(node)
@@ -49,7 +49,7 @@ async def ipv6_only(folder: Path, images: Path) -> None:
         await assert_no_ipv4()
 
 
-async def _is_served(home: Path) -> bool:
+async def is_served(home: Path) -> bool:
     return bool(await asyncio.to_thread(read_subnets, subnets_file(home)))
 
 

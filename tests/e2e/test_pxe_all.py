@@ -7,6 +7,7 @@ from tests.e2e.conftest import OS, ROOT
 from tests.e2e.image_scenarios import DEBIAN_13
 from tests.e2e.playing import play
 
+from rackwright.domain.architectures import Architecture
 from rackwright.lab.trial_images import cached_hardware_image, cached_images
 from rackwright.provision.images.systems import CLOUD_INIT
 
@@ -52,6 +53,13 @@ def test_cloud_init(folder: Path) -> None:
     """Its image has cloud-init, which the others do without."""
     images = cached_images(ROOT / "build" / "lab-cloud-init", OS, lambda _: None, (CLOUD_INIT,)).folder
     play("cloud_init", folder, images, module="cloud_init_scenarios")
+
+
+@pytest.mark.parametrize("scenario", ["arm64", "arm64_secure_boot", "arm64_http_boot", "arm64_ipv6_only"])
+def test_arm64(scenario: str, folder: Path) -> None:
+    """They have a sledgehammer of their own, which is served beside that of the others."""
+    images = cached_images(ROOT / "build" / "lab", OS, lambda _: None, architectures=tuple(Architecture)).folder
+    play(scenario, folder, images, module="arm64_scenarios")
 
 
 def test_bmc_in_band(folder: Path) -> None:

@@ -103,8 +103,11 @@ MEETS_OUTSIDE = {
     ),
     "hammers/qemu.py": ("NAME",),
     "provision/images/host_sources.py": (
+        "EMPTY_OPTIONS",
         "FIELD",
         "ONE_LINE",
+        "ONE_LINE_LIMIT",
+        "STANZA_LIMIT",
         r"\n[ \t]*\n",
     ),
     "api/http/boot_loaders.py": ("/+",),

@@ -12,6 +12,10 @@ from rackwright.jigs.base import Jig
 from rackwright.jigs.ports import InspectBoot, JigPorts
 from rackwright.reach.run_log import Log
 
+DATA = b"\0\3"
+ENOUGH = b"\0\5\0\0that is enough\0"
+"""The error of TFTP by which a client ends a transfer."""
+
 
 class BootTrouble(Exception):
     """A machine that boots now would not find what it needs; the text says what, and what to do."""
@@ -42,11 +46,14 @@ class BootServerJig(Jig):
 
 
 async def tftp_answers(host: str, port: int, name: str, patience: float = 10.0) -> bool:
-    """Return whether a TFTP server sends the first block of a file."""
+    """Return whether a TFTP server sends the first block of a file. It is told to send no more: it has few transfers
+    for one address, and many files may be asked for."""
     received: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
 
     class Client(asyncio.DatagramProtocol):
-        def datagram_received(self, data: bytes, addr: object) -> None:
+        def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
+            if data.startswith(DATA):
+                transport.sendto(ENOUGH, addr)
             if not received.done():
                 received.set_result(data)
 
@@ -59,4 +66,4 @@ async def tftp_answers(host: str, port: int, name: str, patience: float = 10.0) 
         return False
     finally:
         transport.close()
-    return packet[:4] == b"\0\3\0\1"
+    return packet.startswith(DATA + b"\0\1")

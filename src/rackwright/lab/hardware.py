@@ -5,14 +5,14 @@ Always emulated, never accelerated: a /dev/kvm may exist and boot nothing, and w
 
 import shutil
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 
+from rackwright.domain.architectures import Architecture
 from rackwright.hammers.qemu import DISK, NETWORK_CARD
 
-QEMU, SWTPM = "qemu-system-x86_64", "swtpm"
-OVMF = Path("/usr/share/OVMF")
+SWTPM = "swtpm"
 UEFI_VARIABLES = "uefi-variables"
 NO_IPV4 = ("-fw_cfg", "name=opt/org.tianocore/IPv4PXESupport,string=n")
 """Has OVMF boot over IPv6 alone."""
@@ -40,15 +40,66 @@ class Firmware(StrEnum):
     def is_uefi(self) -> bool:
         return self is not Firmware.BIOS
 
-    @property
-    def code(self) -> Path:
-        """The firmware itself."""
-        return OVMF / ("OVMF_CODE_4M.secboot.fd" if self is Firmware.UEFI_SECURE else "OVMF_CODE_4M.fd")
 
-    @property
-    def variables(self) -> Path:
-        """The variables that a new machine begins with, its keys among them."""
-        return OVMF / ("OVMF_VARS_4M.ms.fd" if self is Firmware.UEFI_SECURE else "OVMF_VARS_4M.fd")
+@dataclass(frozen=True)
+class Emulation:
+    """How QEMU is a machine of one kind."""
+
+    program: str
+    machine: str
+    """Its board, and its processor: one that is emulated fast."""
+    serial: str
+    """What Linux calls its serial line."""
+    code: Path
+    """The UEFI firmware itself."""
+    variables: Path
+    """The variables that a new machine begins with, its keys among them."""
+    packages: str
+    firmware_package: str
+    arguments: tuple[str, ...] = ()
+    """More arguments of QEMU, for the firmware."""
+    is_pc: bool = True
+    """Whether the board has a place for a TPM, and for a BMC in band."""
+
+
+EMULATIONS = {
+    Architecture.AMD64: Emulation(
+        program="qemu-system-x86_64",
+        machine="-machine q35 -cpu max",
+        serial="ttyS0",
+        code=Path("/usr/share/OVMF/OVMF_CODE_4M.fd"),
+        variables=Path("/usr/share/OVMF/OVMF_VARS_4M.fd"),
+        packages="qemu-system-x86 ipxe-qemu",
+        firmware_package="ovmf",
+    ),
+    Architecture.ARM64: Emulation(
+        program="qemu-system-aarch64",
+        machine="-machine virt -cpu cortex-a72",
+        serial="ttyAMA0",
+        code=Path("/usr/share/AAVMF/AAVMF_CODE.fd"),
+        variables=Path("/usr/share/AAVMF/AAVMF_VARS.fd"),
+        packages="qemu-system-arm",
+        firmware_package="qemu-efi-aarch64",
+        is_pc=False,
+    ),
+}
+SECURE_EMULATIONS = {
+    Architecture.AMD64: replace(
+        EMULATIONS[Architecture.AMD64],
+        machine="-machine q35,smm=on -cpu max",
+        code=Path("/usr/share/OVMF/OVMF_CODE_4M.secboot.fd"),
+        variables=Path("/usr/share/OVMF/OVMF_VARS_4M.ms.fd"),
+        arguments=(
+            *("-global", "driver=cfi.pflash01,property=secure,value=on"),
+            *("-global", "ICH9-LPC.disable_s3=1"),
+        ),
+    ),
+    Architecture.ARM64: replace(
+        EMULATIONS[Architecture.ARM64],
+        variables=Path("/usr/share/AAVMF/AAVMF_VARS.ms.fd"),
+    ),
+}
+"""The same with Secure Boot."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +132,12 @@ class Hardware:
     """UEFI asks for no IPv4, which it would do first, and wait for"""
     own_boot_order: bool = False
     """Whether the firmware boots in the order of its own variables, unless the BMC was told otherwise."""
+    architecture: Architecture = Architecture.AMD64
+
+    @property
+    def emulation(self) -> Emulation:
+        emulations = SECURE_EMULATIONS if self.firmware is Firmware.UEFI_SECURE else EMULATIONS
+        return emulations[self.architecture]
 
     @property
     def name(self) -> str:
@@ -131,17 +188,18 @@ def qemu_command(
     """Return the command that is a machine which boots from the device `first`; None: its firmware decides."""
     boot_index = boot_indexes(first, len(drives))
     log_file = f"logfile={folder / 'console.log'},logappend=on"
-    secure = hardware.firmware is Firmware.UEFI_SECURE
-    machine = f"-machine q35{',smm=on' if secure else ''} -accel tcg,thread=multi -cpu max -smp 1 -m {hardware.memory}"
+    emulation = hardware.emulation
+    machine = f"{emulation.machine} -accel tcg,thread=multi -smp 1 -m {hardware.memory}"
     return [
-        *(QEMU, "-name", hardware.name, *machine.split(), "-nodefaults", "-display", "none", "-uuid", hardware.uuid),
+        *(emulation.program, "-name", hardware.name, *machine.split(), "-nodefaults", "-display", "none"),
+        *("-uuid", hardware.uuid),
         *("-smbios", f"type=1,manufacturer=Rackwright,product=Lab,serial={hardware.serial}"),
         *("-chardev", f"socket,id=serial,path={folder / 'serial'},server=on,wait=off,{log_file}"),
         *("-serial", "chardev:serial", "-qmp", f"unix:{folder / 'qmp'},server=on,wait=off"),
         *_disk_arguments(drives, boot_index),
         *_card_arguments(hardware, taps, boot_index),
         *("-device", "virtio-rng-pci"),
-        *_firmware_arguments(hardware.firmware, folder),
+        *_firmware_arguments(hardware, folder),
         *(NO_IPV4 if hardware.ipv6_only else ()),
         *(_tpm_arguments(folder) if hardware.tpm else ()),
         *_in_band_arguments(hardware.bmc_in_band),
@@ -195,13 +253,13 @@ def _card_arguments(hardware: Hardware, taps: Sequence[str], boot_index: Mapping
     return arguments
 
 
-def _firmware_arguments(firmware: Firmware, folder: Path) -> list[str]:
+def _firmware_arguments(hardware: Hardware, folder: Path) -> list[str]:
+    firmware = hardware.firmware
     if not firmware.is_uefi:
         return []
-    secure = ["-global", "driver=cfi.pflash01,property=secure,value=on", "-global", "ICH9-LPC.disable_s3=1"]
     return [
-        *(secure if firmware is Firmware.UEFI_SECURE else ()),
-        *("-drive", f"if=pflash,format=raw,unit=0,readonly=on,file={firmware.code}"),
+        *hardware.emulation.arguments,
+        *("-drive", f"if=pflash,format=raw,unit=0,readonly=on,file={hardware.emulation.code}"),
         *("-drive", f"if=pflash,format=raw,unit=1,file={folder / UEFI_VARIABLES}"),
         *(HTTP_ONLY if firmware is Firmware.UEFI_HTTP else ()),
     ]
@@ -223,12 +281,27 @@ def tpm_command(folder: Path) -> list[str]:
 
 
 def check_programs(hardware: Collection[Hardware]) -> None:
-    """Raise LabFailed, with what to install, if a program or a firmware is missing."""
-    if shutil.which(QEMU) is None:
-        raise LabFailed(f"There is no {QEMU} here. Install it: apt-get install qemu-system-x86 ipxe-qemu")
-    if any(machine.firmware.is_uefi and not machine.firmware.code.exists() for machine in hardware):
-        raise LabFailed("There is no UEFI firmware for QEMU here. Install it: apt-get install ovmf")
+    """Raise LabFailed, with what to do, if a machine cannot be, or a program or a firmware is missing."""
+    for machine in hardware:
+        _check_possible(machine)
+        emulation = machine.emulation
+        if shutil.which(emulation.program) is None:
+            raise LabFailed(f"There is no {emulation.program} here. Install it: apt-get install {emulation.packages}")
+        if machine.firmware.is_uefi and not emulation.code.exists():
+            package = emulation.firmware_package
+            raise LabFailed(f"There is no UEFI firmware for QEMU here. Install it: apt-get install {package}")
     if any(machine.ipv6_only and not machine.firmware.is_uefi for machine in hardware):
         raise LabFailed("No BIOS boots over IPv6. Choose UEFI: --firmware uefi")
     if any(machine.tpm for machine in hardware) and shutil.which(SWTPM) is None:
         raise LabFailed(f"There is no {SWTPM} here. Install it: apt-get install swtpm")
+
+
+def _check_possible(machine: Hardware) -> None:
+    """Raise LabFailed if the parts of a machine do not go together."""
+    architecture = machine.architecture
+    if not machine.firmware.is_uefi and not architecture.has_bios:
+        raise LabFailed(f"No {architecture} machine starts by a BIOS. Choose UEFI: --firmware uefi")
+    parts = {"TPM": machine.tpm, "BMC in band": machine.bmc_in_band is not None}
+    asked = [part for part, is_asked in parts.items() if is_asked]
+    if asked and not machine.emulation.is_pc:
+        raise LabFailed(f"{architecture} machines of a lab have no {', and no '.join(asked)}.")

@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from rackwright.domain.architectures import Architecture
 from rackwright.lab.hardware import Firmware, Hardware, LabFailed
 from rackwright.lab.network import IPV4, IPV6, LabNetwork
 from rackwright.lab.rack import PORT, Rack, running_rack
@@ -34,6 +35,7 @@ async def run_lab(folder: Path, settings: dict[str, Any]) -> None:
             nics=settings["nics"],
             tpm=settings["tpm"],
             ipv6_only=settings["ipv6_only"],
+            architecture=Architecture(settings["architecture"]),
         )
         for number in range(1, settings["machines"] + 1)
     ]

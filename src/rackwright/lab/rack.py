@@ -29,12 +29,16 @@ from rackwright.store.store import Store
 log = logging.getLogger(__name__)
 
 PORT, MACHINE_PORT = 8090, 8091
-KERNEL_ARGUMENTS = "console=ttyS0 quiet no_timer_check panic=10"
-"""Send the kernel's output to the serial line, where `lab console` shows it.
 
-An emulated timer is late when this computer is busy; the kernel takes it for a broken timer and panics, so the kernel
-is told not to check. A kernel that panics all the same starts again.
-"""
+
+def kernel_arguments(hardware: Sequence[Hardware]) -> str:
+    """Return arguments that send the kernel's output to the serial line, where `lab console` shows it.
+
+    An emulated timer is late when this computer is busy; the kernel takes it for a broken timer and panics, so the
+    kernel is told not to check. A kernel that panics all the same starts again.
+    """
+    consoles = dict.fromkeys(f"console={machine.emulation.serial}" for machine in hardware)
+    return " ".join([*consoles, "quiet no_timer_check panic=10"])
 
 
 @dataclass(frozen=True)
@@ -103,7 +107,7 @@ async def running_rack(
         provision_interface=BRIDGE,
         dhcp_interfaces=[BRIDGE],
         dns_address=network.server,
-        kernel_arguments=KERNEL_ARGUMENTS,
+        kernel_arguments=kernel_arguments(hardware),
         **others,
     )
     async with AsyncExitStack() as stack:

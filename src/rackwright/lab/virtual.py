@@ -128,7 +128,7 @@ class VirtualMachine:
                     file.truncate(self.hardware.disk_bytes)  # sparse: it takes only the space of what is written to it
         variables = self.folder / UEFI_VARIABLES
         if self.hardware.firmware.is_uefi and not variables.exists():
-            shutil.copyfile(self.hardware.firmware.variables, variables)
+            shutil.copyfile(self.hardware.emulation.variables, variables)
 
     async def _start_tpm(self) -> None:
         (self.folder / "tpm").mkdir(exist_ok=True)

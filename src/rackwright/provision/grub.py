@@ -11,6 +11,7 @@ of a machine only says what is to be done, and the menu of the first one does it
 import re
 from typing import Final
 
+from rackwright.domain.architectures import build_command
 from rackwright.domain.errors import Invalid
 from rackwright.provision.network_boot import HOST, NetworkBoot, check_names
 
@@ -18,9 +19,10 @@ FIRST_SCRIPT_NAME = "grub/grub.cfg"
 """What Debian's signed GRUB for networks reads first: its own name for it, on the server that it came from."""
 BOOT_MAC: Final = "$net_default_mac"
 """GRUB's own word for the MAC that it boots by."""
+PROCESSOR: Final = "$grub_cpu"
+"""GRUB's own word for the kind of processor that it runs on."""
 _WORD = re.compile(r"[A-Za-z0-9_.,:=/@+\[\]()-]+")
 _DISK_MARK = re.compile(r"[0-9a-f]{32}")
-FALLBACK_LOADER = "/EFI/BOOT/BOOTX64.EFI"
 MARKS = "/EFI/rackwright"
 """The folder on a disk's firmware partition where the installer leaves its mark."""
 
@@ -38,14 +40,15 @@ menuentry Rackwright {{
 
 
 def render_first_grub_script(host: str) -> str:
-    """Return the script that every machine gets from the server `host`: it asks again, by the machine's MAC."""
-    return f'source "{_device(host)}/boot/{BOOT_MAC}/grub.cfg"\n{_MENU}'
+    """Return the script that every machine gets from the server `host`: it asks again, by the machine's MAC and
+    with its kind of processor."""
+    return f'source "{_device(host)}/boot/{BOOT_MAC}/grub.cfg?cpu={PROCESSOR}"\n{_MENU}'
 
 
 def render_grub_script(boot: NetworkBoot) -> str:
     """Return the GRUB script for a boot."""
     check_names(boot)
-    body = _local_script(boot.disk_mark) if boot.is_local else _network_script(boot)
+    body = _local_script(boot) if boot.is_local else _network_script(boot)
     return f"# bootenv {boot.bootenv}\nfunction {_START} {{\n{body}}}\n"
 
 
@@ -54,22 +57,26 @@ def _network_script(boot: NetworkBoot) -> str:
     kernel = _quote(f"{server}{boot.kernel}")
     arguments = " ".join(_argument(word) for word in boot.kernel_arguments(BOOT_MAC))
     initrds = " ".join(_quote(f"{server}{path}") for path in boot.initrds.values())
-    return f"if linux {kernel} {arguments}; then\n  if initrd {initrds}; then\n    boot\n  fi\nfi\n"
+    starts = f"if linux {kernel} {arguments}; then\n  if initrd {initrds}; then\n    boot\n  fi\nfi\n"
+    # Words of ours alone, in which no character means anything.
+    made_by = build_command(boot.architecture.sledgehammer)
+    return f"{starts}echo 'What {boot.architecture} machines boot is made by: {made_by}'\n"
 
 
-def _local_script(disk_mark: str) -> str:
+def _local_script(boot: NetworkBoot) -> str:
     """Return a script that starts what the machine's own disk has.
 
     Firmware that a loader returns to may stop and ask what to do, so the disk's loader is started from here: that of
     the disk which was marked by the machine's install, else of any, else the firmware goes on.
     """
-    files = [FALLBACK_LOADER]
-    if disk_mark:
-        if not _DISK_MARK.fullmatch(disk_mark):
+    loader = boot.architecture.fallback_loader
+    files = [loader]
+    if boot.disk_mark:
+        if not _DISK_MARK.fullmatch(boot.disk_mark):
             raise Invalid("This is no mark of a disk.")
-        files.insert(0, f"{MARKS}/{disk_mark}")
+        files.insert(0, f"{MARKS}/{boot.disk_mark}")
     tries = [
-        f"if search --no-floppy --set=root --file '{file}'; then\n  chainloader '{FALLBACK_LOADER}'\n  boot\nfi\n"
+        f"if search --no-floppy --set=root --file '{file}'; then\n  chainloader '{loader}'\n  boot\nfi\n"
         for file in files
     ]
     return "".join([*tries, "exit\n"])

@@ -8,11 +8,10 @@ characters that mean something.
 import re
 from dataclasses import dataclass
 
+from rackwright.domain.architectures import Architecture
 from rackwright.domain.errors import Invalid
 from rackwright.domain.machines.install import LOCAL
 
-IMAGE = "sledgehammer"
-"""Kernel and initramfs of both discovery and installs."""
 BOOTENV = re.compile(r"[a-z0-9][a-z0-9.-]{0,63}")
 MACHINE = re.compile(r"[0-9A-Fa-f:-]{1,64}")
 HOST = re.compile(r"[0-9A-Za-z.-]{1,253}(:[0-9]{1,5})?|\[[0-9A-Fa-f:.]{2,45}\](:[0-9]{1,5})?")
@@ -32,6 +31,8 @@ class NetworkBoot:
     """More arguments for the kernel."""
     disk_mark: str = ""
     """The name of the file that marks the disk which its system was installed on; empty: not known."""
+    architecture: Architecture = Architecture.AMD64
+    """The kind of machine, as its boot loader says."""
 
     @property
     def is_local(self) -> bool:
@@ -40,8 +41,8 @@ class NetworkBoot:
 
     @property
     def kernel(self) -> str:
-        """The path of the kernel on the server."""
-        return f"/files/{IMAGE}/kernel"
+        """The path of the kernel on the server: one image has that of both discovery and installs."""
+        return f"/files/{self.architecture.sledgehammer}/kernel"
 
     @property
     def initrds(self) -> dict[str, str]:
@@ -49,7 +50,7 @@ class NetworkBoot:
 
         The secret of an install is an archive of its own: so it is on no command line.
         """
-        initrds = {"initrd": f"/files/{IMAGE}/initrd"}
+        initrds = {"initrd": f"/files/{self.architecture.sledgehammer}/initrd"}
         if self.bootenv.endswith("-install"):
             initrds["secret"] = f"/boot/{self.machine}/secret.cpio"
         return initrds
@@ -63,9 +64,16 @@ class NetworkBoot:
         return [*told, f"BOOTIF={boot_mac}", *self.arguments]
 
 
-def plan_network_boot(bootenv: str, machine: str, host: str, arguments: str = "", disk_mark: str = "") -> NetworkBoot:
+def plan_network_boot(
+    bootenv: str,
+    machine: str,
+    host: str,
+    arguments: str = "",
+    disk_mark: str = "",
+    architecture: Architecture = Architecture.AMD64,
+) -> NetworkBoot:
     """Return what a machine boots. `arguments` are words with one space between them."""
-    return NetworkBoot(bootenv, machine, host, tuple(check_arguments(arguments).split()), disk_mark)
+    return NetworkBoot(bootenv, machine, host, tuple(check_arguments(arguments).split()), disk_mark, architecture)
 
 
 def check_arguments(arguments: str) -> str:

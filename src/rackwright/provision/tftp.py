@@ -30,6 +30,8 @@ Content = Path | bytes
 """What is served under a name: a file, or the bytes themselves."""
 Files = Callable[[], Mapping[str, Content]]
 """Returns the map of all that is served, by name."""
+OnMissing = Callable[[str], None]
+"""Is told the name of a file that was asked for and is not served."""
 
 RRQ, WRQ, DATA, ACK, ERROR, OACK = 1, 2, 3, 4, 5, 6
 REQUESTS = (RRQ, WRQ)
@@ -152,9 +154,10 @@ class _TransferRecord:
 class TftpServer(asyncio.DatagramProtocol):
     """Receives requests, and starts a task for each that is accepted."""
 
-    def __init__(self, files: Files, host: str) -> None:
+    def __init__(self, files: Files, host: str, on_missing: OnMissing = lambda _: None) -> None:
         self._files = files
         self._host = host
+        self._on_missing = on_missing
         self._transfers: dict[asyncio.Task[None], _TransferRecord] = {}
         self._transport: asyncio.DatagramTransport | None = None
         self._errors: Counter[str] = Counter()
@@ -171,10 +174,12 @@ class TftpServer(asyncio.DatagramProtocol):
         if request is None:
             self._answer_error(ILLEGAL, "only reading, as octets", addr)
             return
-        content = self._files().get(request.name.lstrip("/"))
+        name = request.name.lstrip("/")
+        content = self._files().get(name)
         if content is None:
             if self._answer_error(NOT_FOUND, "no such file", addr):
                 log.info("tftp: %s asked for %r, which is not served", addr[0], request.name[:80])
+                self._on_missing(name)
             return
         if not self._make_room(addr[0]):
             return  # it asks again by itself
@@ -286,10 +291,13 @@ def _connected_socket(host: str, client: Address) -> socket.socket:
 
 
 @asynccontextmanager
-async def serving_tftp(files: Files, host: str, port: int = 69) -> AsyncIterator[int]:
+async def serving_tftp(
+    files: Files, host: str, port: int = 69, on_missing: OnMissing = lambda _: None
+) -> AsyncIterator[int]:
     """Serve `files` on one address while the context is open; yield the port."""
-    loop = asyncio.get_running_loop()
-    transport, server = await loop.create_datagram_endpoint(lambda: TftpServer(files, host), local_addr=(host, port))
+    transport, server = await asyncio.get_running_loop().create_datagram_endpoint(
+        lambda: TftpServer(files, host, on_missing), local_addr=(host, port)
+    )
     try:
         yield transport.get_extra_info("sockname")[1]
     finally:

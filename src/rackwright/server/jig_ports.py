@@ -17,8 +17,10 @@ import asyncssh
 import httpx
 
 from rackwright.annealer.role_files import RoleFiles
+from rackwright.domain.architectures import Architecture
 from rackwright.domain.catalogue import Json, JsonObject
 from rackwright.domain.installs.node_network.living import NodeNetwork
+from rackwright.domain.installs.request import SystemImage
 from rackwright.domain.installs.resolve import ResolvedInstall, resolve_install
 from rackwright.domain.installs.wipes import find_unconfirmed, name_data
 from rackwright.domain.machines.ssh_login import login_of, marked_lines
@@ -34,8 +36,8 @@ from rackwright.jigs.ports import InspectBoot, InspectNode, JigPorts, Transition
 from rackwright.mesh.client import MeshClient
 from rackwright.private_files import create_private_file
 from rackwright.provision.host_addresses import own_addresses
-from rackwright.provision.images.agent_version import SLEDGEHAMMER, check_agent
-from rackwright.provision.images.boot_check import check_firmware
+from rackwright.provision.images.agent_version import check_agent
+from rackwright.provision.images.boot_check import check_firmware, read_abilities
 from rackwright.provision.images.shelf import ROOT_FILE, NoImage, Shelf
 from rackwright.provision.kea import Kea
 from rackwright.provision.knot import Knot
@@ -100,15 +102,28 @@ def _describe_image(shelf: Shelf | None, target_os: str) -> JsonObject:
     if shelf is None:
         return {}
     try:
-        check_agent(shelf)
-        shelf.check_trusted(shelf.find(SLEDGEHAMMER))
+        architecture = _find_architecture(shelf, target_os)
+        check_agent(shelf, architecture.sledgehammer)
+        shelf.check_trusted(shelf.find(architecture.sledgehammer))
         root = shelf.installable(target_os).files[ROOT_FILE]
     except NoImage as error:
         raise BadInstall(str(error)) from None
     chunks: list[Json] = [{"size": chunk.size, "sha256": chunk.sha256} for chunk in root.chunks]
     # The path and the digest of all of it are for a sledgehammer that was built before there were chunks.
     image: JsonObject = {"path": f"/files/{target_os}/{ROOT_FILE}", "size": root.size, "sha256": root.sha256}
-    return {"image": {**image, "chunks": chunks}}
+    return {"image": {**image, "machine": architecture.kernel_name, "chunks": chunks}}
+
+
+def _find_architecture(shelf: Shelf, target_os: str) -> Architecture:
+    """Return the kind of machine that an image is for; NoImage if there is no image, or it is for none that is known.
+
+    The installer is that of the same kind: an image for another kind than the machine's is refused elsewhere.
+    """
+    named = shelf.find(target_os).architecture
+    try:
+        return Architecture(named)
+    except ValueError:
+        raise NoImage(f"Image {target_os!r} is for {named[:80]}: there is no installer of that kind.") from None
 
 
 def check_image_firmware(shelf: Shelf | None, target_os: str, config: JsonObject) -> None:
@@ -122,12 +137,15 @@ def check_image_firmware(shelf: Shelf | None, target_os: str, config: JsonObject
         raise BadInstall(str(error)) from None
 
 
-async def _resolve_install(session: Session, run: Run) -> ResolvedInstall:
-    """Return what the install of a run comes to on its machine; BadInstall if it cannot be done there."""
+async def _resolve_install(session: Session, run: Run, image: SystemImage | None) -> ResolvedInstall:
+    """Return what the install of a run comes to on its machine; BadInstall if it cannot be done there.
+
+    `image` is that which is installed; None: no image is needed.
+    """
     [install] = await select_planned_installs(session, [run.node_role_id], proposed=False)
     chosen = run.input.get("provisioner")
     settings: JsonObject = chosen if isinstance(chosen, dict) else {}
-    request = replace(install.request, settings=settings)
+    request = replace(install.request, settings=settings, image=image)
     resolved = await asyncio.to_thread(resolve_install, request)
     if resolved.problems:
         raise BadInstall("; ".join(str(problem) for problem in resolved.problems))
@@ -279,6 +297,7 @@ class ServerPorts:
     async def open_attempt(self, run: Run, target_os: str) -> None:
         """Freeze all that the installer is told; BadInstall if something that the installer needs is not there."""
         image = _describe_image(self._shelf, target_os)
+        abilities = None if self._shelf is None else read_abilities(self._shelf, target_os)
 
         async def open_frozen(session: Session) -> None:
             node = await get_node(session, run.node_id, EVERYTHING)
@@ -288,7 +307,7 @@ class ServerPorts:
                     f"Have it accepted: rackwright node accept {run.node}"
                 )
             keys = [*await read_server_keys(session), *marked_lines(login_of(node.hint).authorized_keys)]
-            resolved = await _resolve_install(session, run)
+            resolved = await _resolve_install(session, run, abilities)
             check_image_firmware(self._shelf, target_os, resolved.config)
             install: JsonObject = {**resolved.config, **image, "node": run.node, "authorized_keys": [*keys]}
             await open_attempt(session, run, target_os, install, [f"note: {note}" for note in resolved.notes])

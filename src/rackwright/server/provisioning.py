@@ -5,6 +5,7 @@ machines from here. Firmware speaks no TLS worth the name, so machines have an a
 nothing there but what is for them: people's routes are not served on it.
 """
 
+import contextlib
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from functools import partial
@@ -18,14 +19,16 @@ from rackwright.api.app import create_machine_app
 from rackwright.api.context import Server
 from rackwright.api.http.boot_loaders import BootLoaderMiddleware
 from rackwright.api.http.connections import RareWarning
+from rackwright.domain.architectures import Architecture
 from rackwright.hammers.hammer_choice import HammerChoice
 from rackwright.hammers.ports import HammerPorts
 from rackwright.hammers.registry import make_hammers
 from rackwright.jigs.boot_server import BootTrouble, inspect_no_network, tftp_answers
 from rackwright.jigs.ports import InspectBoot
 from rackwright.provision.grub import FIRST_SCRIPT_NAME, render_first_grub_script
-from rackwright.provision.images import sledgehammer
+from rackwright.provision.images.manifest import Image
 from rackwright.provision.images.shelf import NoImage, Shelf
+from rackwright.provision.images.sledgehammer_parts import loaders
 from rackwright.provision.network_boot import check_arguments
 from rackwright.provision.router_advertisement import advertising
 from rackwright.provision.served_subnets import subnets_file
@@ -51,17 +54,43 @@ def has_simulated_machines(options: Options) -> bool:
 
 
 def boot_files(shelf: Shelf, host: str, warn: Callable[[str], None]) -> dict[str, Content]:
-    """Return what TFTP serves, by name: the loaders, and what GRUB is told of `host`, the machine interface.
+    """Return what TFTP serves, by name: the loaders of each kind of machine for which there is an image, and what GRUB
+    is told of `host`, the machine interface.
 
     It is called for each packet of a stranger, so `warn` must not say the same thing again and again.
     """
-    try:
-        files = shelf.find(sledgehammer.NAME).files
-    except NoImage as error:
-        warn(f"tftp: {error}.")
+    served: dict[str, Content] = {}
+    for architecture, image in _find_images(shelf).items():
+        served |= {name: image.files[name].path for name in loaders(architecture) if name in image.files}
+    if not served:
+        warn(f"tftp: {_explain_missing(shelf, Architecture.AMD64)}")
         return {}
-    loaders = {name: files[name].path for name in sledgehammer.LOADERS if name in files}
-    return {**loaders, FIRST_SCRIPT_NAME: render_first_grub_script(host).encode()}
+    return {**served, FIRST_SCRIPT_NAME: render_first_grub_script(host).encode()}
+
+
+def _find_images(shelf: Shelf) -> dict[Architecture, Image]:
+    """Return the images that machines boot to be discovered, for those kinds of machine that have one."""
+    images = {}
+    for architecture in Architecture:
+        with contextlib.suppress(NoImage):
+            images[architecture] = shelf.find(architecture.sledgehammer)
+    return images
+
+
+def _explain_missing(shelf: Shelf, architecture: Architecture) -> str:
+    """Return why machines of one kind find nothing to boot; empty: they do."""
+    try:
+        shelf.find(architecture.sledgehammer)
+    except NoImage as error:
+        return f"{architecture} machines find nothing to boot here: {error}."
+    return ""
+
+
+def explain_missing_loader(shelf: Shelf, warn: Callable[[str], None], name: str) -> None:
+    """Warn of a loader that a machine asked for and did not get, if no image for such machines was made."""
+    for architecture in Architecture:
+        if name in loaders(architecture) and (reason := _explain_missing(shelf, architecture)):
+            warn(f"A machine asked for {name}. {reason}")
 
 
 def _join_host(address: str, port: int) -> str:
@@ -75,14 +104,19 @@ def make_boot_check(shelf: Shelf, options: Options) -> InspectBoot:
         return inspect_no_network
 
     async def check_boot() -> list[str]:
-        try:
-            image = shelf.find(sledgehammer.NAME)
-        except NoImage as error:
-            raise BootTrouble(str(error)) from None
-        for address, name in product(options.provision_address, sledgehammer.LOADERS):
+        images = _find_images(shelf)
+        if not images:
+            raise BootTrouble(_explain_missing(shelf, Architecture.AMD64))
+        names = [name for architecture in images for name in loaders(architecture)]
+        for address, name in product(options.provision_address, names):
             if not await tftp_answers(address, options.tftp_port, name):
                 raise BootTrouble(f"TFTP on {address} port {options.tftp_port} does not send {name}. Is it ours?")
-        return [f"{name}: {file.size} bytes, sha256 {file.sha256}" for name, file in sorted(image.files.items())]
+        served = [
+            f"{image.name}/{name}: {file.size} bytes, sha256 {file.sha256}"
+            for image in images.values()
+            for name, file in sorted(image.files.items())
+        ]
+        return [*served, *(_explain_missing(shelf, kind) for kind in Architecture if kind not in images)]
 
     return check_boot
 
@@ -93,14 +127,15 @@ async def serving_machines(server: Server, options: Options, listen: Listen) -> 
     async with AsyncExitStack() as stack:
         if options.provision_address:
             check_arguments(options.kernel_arguments)
-            warn = RareWarning()
+            warn, warn_missing = RareWarning(), RareWarning()
+            on_missing = partial(explain_missing_loader, server.shelf, warn_missing)
             app = create_machine_app(server)
-            app.add_middleware(BootLoaderMiddleware)
+            app.add_middleware(BootLoaderMiddleware, on_missing)
             if options.provision_interface is not None:
                 advertised = advertising(options.provision_interface, subnets_file(options.home))
                 await stack.enter_async_context(advertised)
             for address in options.provision_address:
                 files = partial(boot_files, server.shelf, _join_host(address, options.provision_port), warn)
-                await stack.enter_async_context(serving_tftp(files, address, options.tftp_port))
+                await stack.enter_async_context(serving_tftp(files, address, options.tftp_port, on_missing))
                 await stack.enter_async_context(listen(app, address, options.provision_port))
         yield

@@ -49,6 +49,16 @@ def test_without_a_server_nobody_knows_who_uses_an_image(tmp_path: Path) -> None
     shutil.rmtree(tmp_path / "home")
 
 
+def test_no_system_is_built_for_machines_that_none_is_installed_on(tmp_path: Path) -> None:
+    cli = Cli("http://127.0.0.1:1", tmp_path / "home")
+    refused = cli("image", "build", "debian-12", "--architecture", "arm64")
+    assert refused.code == 2
+    assert "Nothing is installed on arm64 machines yet" in refused.err
+    assert "rackwright image build sledgehammer --architecture arm64" in refused.err
+    assert "'riscv64'" in cli("image", "build", "sledgehammer", "--architecture", "riscv64").err
+    assert not (tmp_path / "home" / "images").exists()
+
+
 TERMINATED = """
 import os, signal
 from rackwright.cli.main import main

@@ -53,7 +53,35 @@ async def test_the_length_of_a_script_is_told_in_the_case_that_grub_knows(port: 
 
 async def test_grub_that_came_by_http_is_told_to_ask_the_same_server(port: int) -> None:
     _, script = await _ask(port, "GET /grub/grub.cfg")
-    assert script.startswith(f'source "(http,127.0.0.1:{port})/boot/$net_default_mac/grub.cfg"'.encode())
+    asks = f'source "(http,127.0.0.1:{port})/boot/$net_default_mac/grub.cfg?cpu=$grub_cpu"'
+    assert script.startswith(asks.encode())
+
+
+async def test_grub_is_given_the_kernel_of_the_processor_that_it_runs_on(port: int) -> None:
+    for cpu, image in (("?cpu=arm64", "sledgehammer-arm64"), ("?cpu=x86_64", "sledgehammer"), ("", "sledgehammer")):
+        _, script = await _ask(port, f"GET /boot/{MAC}/grub.cfg{cpu}")
+        assert f"(http,127.0.0.1:{port})/files/{image}/kernel".encode() in script, cpu
+
+
+@pytest.mark.parametrize("cpu", ["riscv64", "i386", "", "arm64%27;%20exit"])
+async def test_grub_on_a_processor_that_is_not_known_is_refused(port: int, cpu: str) -> None:
+    head, body = await _ask(port, f"GET /boot/{MAC}/grub.cfg?cpu={cpu}")
+    assert head[0].split()[1] == b"422"
+    assert b"it is for x86_64, arm64" in body
+
+
+async def test_who_asks_for_what_is_not_there_is_told_of(started_url: str, tmp_path: Path) -> None:
+    missing: list[str] = []
+    async with running_site(tmp_path, started_url) as site:
+        _fill_shelf(site)
+        site.machine_app.add_middleware(BootLoaderMiddleware, missing.append)
+        async with listening(site.machine_app) as address:
+            port = int(address.rpartition(":")[2])
+            assert (await _ask(port, "GET /files/sledgehammer/shimx64.efi"))[0][0].split()[1] == b"200"
+            for method in ("HEAD", "GET"):
+                head, _ = await _ask(port, f"{method} /files/sledgehammer-arm64/shimaa64.efi")
+                assert head[0].split()[1] == b"404"
+    assert missing == ["shimaa64.efi"] * 2
 
 
 async def test_firmware_asks_how_long_a_loader_is_before_it_fetches_it(port: int) -> None:

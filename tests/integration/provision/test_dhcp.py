@@ -37,6 +37,8 @@ async def test_a_machine_gets_its_own_address_name_and_boot_file_and_a_stranger_
     assert (bios["next_server"], bios["boot_file"], bios["routers"]) == ("10.77.0.1", "undionly.kpxe", ["10.77.0.1"])
     uefi = await provider.ask(M3, "--arch", "7")
     assert (uefi["address"], uefi["boot_file"]) == ("10.77.0.21", "shimx64.efi")
+    arm64 = await provider.ask(M3, "--arch", "11")
+    assert (arm64["address"], arm64["boot_file"]) == ("10.77.0.21", "shimaa64.efi")
     ipxe = await provider.ask(M1, "--arch", "0", "--ipxe")
     assert ipxe["boot_file"] == "http://${next-server}:8091/boot/${netX/mac:hexhyp}"
     assert ipxe["ipxe"] == "b00101"
@@ -62,6 +64,9 @@ async def test_firmware_that_boots_by_http_gets_a_url_and_is_told_that_it_is_one
         firmware = await provider.ask(mac, "--arch", "16")
         assert (firmware["boot_file"], firmware["vendor_class"]) == (url, "HTTPClient")
     assert (await provider.ask(M1, "--arch", "16"))["address"] == "10.77.0.20"
+    arm64 = await provider.ask(M1, "--arch", "19")
+    assert arm64["boot_file"] == "http://10.77.0.1:8091/files/sledgehammer-arm64/shimaa64.efi"
+    assert (arm64["address"], arm64["vendor_class"]) == ("10.77.0.20", "HTTPClient")
     tftp = await provider.ask(M1, "--arch", "7")
     assert (tftp["boot_file"], tftp["vendor_class"]) == ("shimx64.efi", "")
     ipxe = await provider.ask(M1, "--arch", "16", "--ipxe")

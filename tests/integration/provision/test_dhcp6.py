@@ -66,6 +66,16 @@ async def test_firmware_that_boots_by_http_gets_its_own_word_back(provider: Prov
     assert bytes.fromhex(given["vendor_class"]).endswith(b"HTTPClient")
 
 
+async def test_firmware_of_arm64_gets_the_loader_that_it_can_start(provider: Provider) -> None:
+    await provider.node("n1.rack.example", M1)
+    await provider.caught_up()
+    tftp = await ask(provider, M1, FIRMWARE, "0000000a", "--arch", "11")
+    assert (tftp["address"], tftp["boot_url"]) == ("fd77::20", "tftp://[fd77::1]/shimaa64.efi")
+    http = await ask(provider, M1, FIRMWARE, "0000000a", "--arch", "19")
+    assert http["boot_url"] == "http://[fd77::1]:8091/files/sledgehammer-arm64/shimaa64.efi"
+    assert bytes.fromhex(http["vendor_class"]).endswith(b"HTTPClient")
+
+
 async def test_sledgehammer_has_the_address_that_is_reserved_for_its_machine(
     provider: Provider, tmp_path: Path
 ) -> None:

@@ -1,11 +1,14 @@
 """What QEMU is told of a machine."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from rackwright.lab.hardware import Firmware, Hardware, LabFailed, check_programs, drives_of, qemu_command
+from rackwright.domain.architectures import Architecture
+from rackwright.lab.hardware import BmcInBand, Firmware, Hardware, LabFailed, check_programs, drives_of, qemu_command
 from rackwright.lab.network import IPV4, IPV6
+from rackwright.lab.rack import kernel_arguments
 
 
 def _command(hardware: Hardware) -> str:
@@ -29,3 +32,32 @@ def test_a_lab_has_one_family() -> None:
     assert (IPV4.settings["v4_subnet"], IPV6.settings["v6_subnet"]) == ("10.77.0.0/24", "fd77::/64")
     assert "v6_subnet" not in IPV4.settings
     assert "v4_subnet" not in IPV6.settings
+
+
+def test_a_machine_with_arm64_is_another_program_with_firmware_of_its_own() -> None:
+    command = _command(Hardware(1, Firmware.UEFI, architecture=Architecture.ARM64))
+    assert command.startswith("qemu-system-aarch64 -name m1 -machine virt -cpu cortex-a72 ")
+    assert "/usr/share/AAVMF/AAVMF_CODE.fd" in command
+    assert "net0" in command
+    assert "romfile=" in command, "no iPXE of QEMU's comes before the firmware"
+    assert _command(Hardware(1)).startswith("qemu-system-x86_64 -name m1 -machine q35 -cpu max ")
+
+
+@pytest.mark.parametrize(
+    ("hardware", "words"),
+    [
+        (Hardware(1), r"No arm64 machine starts by a BIOS\. Choose UEFI: --firmware uefi"),
+        (Hardware(1, Firmware.UEFI, tpm=True), "arm64 machines of a lab have no TPM"),
+        (Hardware(1, Firmware.UEFI, bmc_in_band=BmcInBand(1)), "arm64 machines of a lab have no BMC in band"),
+    ],
+)
+def test_what_no_machine_with_arm64_has_is_refused(hardware: Hardware, words: str) -> None:
+    with pytest.raises(LabFailed, match=words):
+        check_programs([replace(hardware, architecture=Architecture.ARM64)])
+
+
+def test_the_kernel_writes_to_the_serial_line_of_each_kind_of_machine() -> None:
+    arm64 = Hardware(1, Firmware.UEFI, architecture=Architecture.ARM64)
+    assert kernel_arguments([Hardware(1), Hardware(2)]).startswith("console=ttyS0 quiet ")
+    assert kernel_arguments([arm64]).startswith("console=ttyAMA0 quiet ")
+    assert kernel_arguments([arm64, Hardware(2)]).startswith("console=ttyAMA0 console=ttyS0 quiet ")

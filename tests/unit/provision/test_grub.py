@@ -4,6 +4,7 @@ import base64
 
 import pytest
 
+from rackwright.domain.architectures import Architecture
 from rackwright.domain.errors import Invalid
 from rackwright.provision.grub import render_first_grub_script, render_grub_script
 from rackwright.provision.network_boot import NetworkBoot, plan_network_boot
@@ -14,13 +15,20 @@ HOST = "10.77.0.1:8091"
 MARK = "0123456789abcdef0123456789abcdef"
 
 
-def _script(bootenv: str, machine: str = MAC, host: str = HOST, arguments: str = "", mark: str = "") -> str:
-    return render_grub_script(plan_network_boot(bootenv, machine, host, arguments, mark))
+def _script(
+    bootenv: str,
+    machine: str = MAC,
+    host: str = HOST,
+    arguments: str = "",
+    mark: str = "",
+    architecture: Architecture = Architecture.AMD64,
+) -> str:
+    return render_grub_script(plan_network_boot(bootenv, machine, host, arguments, mark, architecture))
 
 
-def test_the_first_script_asks_for_that_of_the_machine_by_its_mac() -> None:
+def test_the_first_script_asks_for_that_of_the_machine_by_its_mac_and_says_on_what_it_runs() -> None:
     first = render_first_grub_script(HOST).splitlines()
-    assert first[0] == f'source "(http,{HOST})/boot/$net_default_mac/grub.cfg"'
+    assert first[0] == f'source "(http,{HOST})/boot/$net_default_mac/grub.cfg?cpu=$grub_cpu"'
     assert [line.strip() for line in first[-2:]] == ["reboot", "}"], "without an answer it tries again"
 
 
@@ -58,6 +66,28 @@ def test_a_machine_with_a_system_of_its_own_starts_the_disk_of_its_last_install_
     assert own < other < text.index("exit")
     assert text.count("chainloader '/EFI/BOOT/BOOTX64.EFI'") == 2
     assert "rackwright/" not in _script("local"), "a machine that nobody installed has no mark"
+
+
+def test_a_machine_with_arm64_gets_its_own_kernel_and_starts_its_own_loader() -> None:
+    text = _script("sledgehammer", architecture=Architecture.ARM64)
+    assert f"if linux '(http,{HOST})/files/sledgehammer-arm64/kernel' " in text
+    assert f"if initrd '(http,{HOST})/files/sledgehammer-arm64/initrd'; then" in text
+    assert "/files/sledgehammer/" not in text
+    local = _script("local", mark=MARK, architecture=Architecture.ARM64)
+    assert local.count("chainloader '/EFI/BOOT/BOOTAA64.EFI'") == 2
+    assert "X64" not in local
+
+
+@pytest.mark.parametrize(
+    ("architecture", "command"),
+    [
+        (Architecture.AMD64, "rackwright image build sledgehammer"),
+        (Architecture.ARM64, "rackwright image build sledgehammer --architecture arm64"),
+    ],
+)
+def test_a_machine_that_finds_no_kernel_shows_which_command_makes_it(architecture: Architecture, command: str) -> None:
+    last, end = _script("sledgehammer", architecture=architecture).splitlines()[-2:]
+    assert (last, end) == (f"echo 'What {architecture} machines boot is made by: {command}'", "}")
 
 
 def test_the_mark_is_what_the_installer_makes_of_its_key() -> None:

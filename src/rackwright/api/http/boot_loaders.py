@@ -5,9 +5,11 @@ it. shim asks for the loader beside itself with two slashes before its name.
 """
 
 import re
+from collections.abc import Callable
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+NOT_FOUND = 404
 CASED_NAMES = {b"content-length": b"Content-Length", b"transfer-encoding": b"Transfer-Encoding"}
 
 
@@ -26,14 +28,17 @@ class CasedName(bytes):
 
 class BootLoaderMiddleware:
     """Take several slashes in a path for one, and write the names of headers that boot loaders read as they know
-    them."""
+    them. `on_missing` is told the name of each file that is not there."""
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, on_missing: Callable[[str], None] = lambda _: None) -> None:
         self.app = app
+        self._on_missing = on_missing
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def send_cased(message: Message) -> None:
             if message["type"] == "http.response.start":
+                if message["status"] == NOT_FOUND:
+                    self._on_missing(scope["path"].rpartition("/")[2])
                 message = {**message, "headers": [_cased(*header) for header in message.get("headers", ())]}
             await send(message)
 

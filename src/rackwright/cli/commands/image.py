@@ -15,6 +15,7 @@ from rackwright.cli.output.exits import Exit, confirm, fail, require_person
 from rackwright.cli.output.printing import prints
 from rackwright.cli.output.terminal import say
 from rackwright.cli.shared import Yes
+from rackwright.domain.architectures import Architecture, build_command
 from rackwright.home import default_home
 from rackwright.provision.images.disk_space import show_size
 from rackwright.provision.images.importing.sources import import_image
@@ -23,14 +24,15 @@ from rackwright.provision.images.packages import BuildFailed, Source, say_to_std
 from rackwright.provision.images.root_images import Sign
 from rackwright.provision.images.shelf import NoImage, Shelf
 from rackwright.provision.images.signatures import BadSignature, make_signature, read_signature_file
-from rackwright.provision.images.sledgehammer import NAME, SUITE, Kernel
 from rackwright.provision.images.sledgehammer import build as build_sledgehammer
+from rackwright.provision.images.sledgehammer_parts import SUITE, Kernel, Parts
 from rackwright.provision.images.summary import list_files, summarize_images
 from rackwright.provision.images.systems import OPTIONAL, SYSTEMS, Choice
 from rackwright.provision.images.systems import build as build_system
 
 app = make_app()
 
+SLEDGEHAMMER = Architecture.AMD64.sledgehammer
 Home = Annotated[Path | None, typer.Option(envvar="RACKWRIGHT_HOME", help="Where the server keeps its data.")]
 Config = Annotated[Path | None, typer.Option(help="The server's settings file, if it is not in its home.")]
 Name = Annotated[str, typer.Argument(help="Name of an image.")]
@@ -44,9 +46,12 @@ Signature = Annotated[
 
 @app.command()
 def build(
-    name: Annotated[str, typer.Argument(help=f"{NAME}, or one of {', '.join(SYSTEMS)}.")],
+    name: Annotated[str, typer.Argument(help=f"{SLEDGEHAMMER}, or one of {', '.join(SYSTEMS)}.")],
     mirror: Annotated[str | None, typer.Option(help="Where packages come from; else as for this host.")] = None,
     kernel: Annotated[Kernel, typer.Option(help="cloud is smaller, for virtual machines.")] = Kernel.GENERIC,
+    architecture: Annotated[
+        Architecture, typer.Option(help=f"The machines that {SLEDGEHAMMER} is for. Systems are for amd64 alone.")
+    ] = Architecture.AMD64,
     package: Annotated[list[str] | None, typer.Option(help="A package to add; may be repeated.")] = None,
     without: Annotated[
         list[str] | None, typer.Option(help=f"A package to leave out; may be repeated: {', '.join(OPTIONAL)}.")
@@ -56,13 +61,22 @@ def build(
     config: Config = None,
 ) -> None:
     """Make an image and put it on the shelf, in place of the one that was there."""
-    if name == NAME and (package or without):
-        fail(f"{NAME} has just the packages that it needs: --package and --without are for systems.", Exit.USAGE)
+    is_sledgehammer = name == SLEDGEHAMMER
+    if is_sledgehammer and (package or without):
+        fail(
+            f"{SLEDGEHAMMER} has just the packages that it needs: --package and --without are for systems.", Exit.USAGE
+        )
+    if not (is_sledgehammer or architecture.is_installed):
+        fail(
+            f"Nothing is installed on {architecture} machines yet: they are discovered, by the image that"
+            f" {build_command(architecture.sledgehammer)} makes.",
+            Exit.USAGE,
+        )
     with _failures_end_command():
         shelf = _open_shelf(home, config)
         sign = _make_sign(sign_with, None)
-        if name == NAME:
-            build_sledgehammer(shelf, Source(SUITE, mirror), kernel, say_to_stderr, sign)
+        if is_sledgehammer:
+            build_sledgehammer(shelf, Source(SUITE, mirror), Parts(kernel, architecture), say_to_stderr, sign)
         else:
             choice = Choice(kernel, tuple(package or ()), tuple(without or ()))
             build_system(shelf, name, mirror, choice, say_to_stderr, sign=sign)
@@ -115,7 +129,7 @@ def statement(name: Name, home: Home = None) -> None:
 
 @app.command("list")
 @prints(
-    *("name", "system", "kernel", "size", "own", "shared", "made", "signed", "nodes"),
+    *("name", "system", "architecture", "kernel", "size", "own", "shared", "made", "signed", "nodes"),
     empty="No images.",
     for_people=lambda images: [_for_people(image) for image in images],
 )
@@ -227,6 +241,7 @@ def _for_people(image: dict[str, Any], *, counted: bool = True) -> dict[str, Any
         **image,
         **{field: show_size(image[field]) for field in ("size", "own", "shared")},
         "system": about.get("system", about.get("suite", "")),
+        "architecture": about.get("architecture", Architecture.AMD64.value),
         "kernel": about.get("kernel", ""),
         "made": about.get("made", ""),
     }

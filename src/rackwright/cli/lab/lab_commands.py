@@ -22,6 +22,7 @@ import typer
 
 from rackwright.cli.apps import make_app
 from rackwright.cli.output.terminal import say
+from rackwright.domain.architectures import Architecture, build_command
 from rackwright.home import default_home
 from rackwright.lab.hardware import Firmware
 from rackwright.parent_death import DIES_WITH_US
@@ -42,7 +43,10 @@ def _record_file() -> Path:
 @app.command()
 def up(
     machines: Annotated[int, typer.Option(min=1, max=32, help="How many virtual machines.")] = 3,
-    firmware: Annotated[Firmware, typer.Option(help="What the machines start with.")] = Firmware.BIOS,
+    architecture: Annotated[Architecture, typer.Option(help="Their kind of processor.")] = Architecture.AMD64,
+    firmware: Annotated[
+        Firmware | None, typer.Option(help="What the machines start with; else BIOS, and UEFI for arm64.")
+    ] = None,
     disks: Annotated[int, typer.Option(min=1, max=16, help="Disks a machine, of 8 GiB.")] = 1,
     nics: Annotated[int, typer.Option(min=1, max=8, help="Network cards a machine.")] = 1,
     tpm: Annotated[bool, typer.Option(help="With a TPM 2.0.")] = False,
@@ -56,8 +60,11 @@ def up(
     if missing or os.geteuid() != 0:
         _fail(f"A lab needs root{' and ' + ', '.join(missing) if missing else ''}, for namespaces and network devices.")
     images = default_home() / "images"
-    if not (images / "sledgehammer").exists():
-        _fail("There is no sledgehammer image. Make it: rackwright image build sledgehammer --kernel cloud")
+    if not (images / architecture.sledgehammer).exists():
+        command = build_command(architecture.sledgehammer)
+        _fail(f"There is no sledgehammer image for {architecture}. Make it: {command} --kernel cloud")
+    if firmware is None:
+        firmware = Firmware.BIOS if architecture.has_bios else Firmware.UEFI
     if _read_running_lab() is not None:
         _fail("A lab is up already. End it: rackwright lab down")
     with _temporary_folder() as folder, _recorded(folder):
@@ -69,6 +76,7 @@ def up(
             "tpm": tpm,
             "ipv6_only": ipv6_only,
             "firmware": firmware.value,
+            "architecture": architecture.value,
             "power_on": power_on,
             "images": str(images),
         }

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from ipaddress import IPv4Interface, IPv6Interface
 
+from rackwright.domain.architectures import Architecture
 from rackwright.domain.catalogue import Json, JsonObject
 from rackwright.domain.installs.disks import Disk
 from rackwright.domain.networks.networks import Network
@@ -32,6 +33,8 @@ class SystemImage:
     """Whether its initial file system assembles the array that / is on."""
     assembles_raid: bool = True
     has_lvm: bool = True
+    architecture: str = Architecture.AMD64.value
+    """The kind of machine that it is for."""
 
 
 @dataclass(frozen=True)

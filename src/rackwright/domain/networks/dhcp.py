@@ -9,8 +9,10 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from ipaddress import IPv4Address, IPv4Network, IPv6Address
+from itertools import product
 from typing import TypeVar
 
+from rackwright.domain.architectures import Architecture
 from rackwright.domain.catalogue import Json, JsonObject
 from rackwright.domain.errors import Invalid
 from rackwright.domain.names import check_mac, check_node_name
@@ -30,16 +32,16 @@ DECLINED_SECONDS = 2 * LEASE_SECONDS
 """How long an address is kept aside that a client declined, since somebody else uses it. Kea's own day would let a
 stranger who declines them all keep a pool, and each node's own address, from everybody for that day."""
 
-IPXE_BIOS, IPXE_X64, IPXE_ARM64 = "undionly.kpxe", "ipxe.efi", "ipxe-arm64.efi"
-SHIM_X64 = "shimx64.efi"
-"""The files that firmware fetches, each kind its own.
-
-UEFI does not tell DHCP whether it starts signed programs only, so all of it gets shim, which is signed.
-"""
+IPXE_BIOS = "undionly.kpxe"
+"""What a BIOS fetches. UEFI does not tell DHCP whether it starts signed programs only, so all of it gets shim, which is
+signed."""
 HTTP_CLIENT = "HTTPClient"
 """What firmware that boots by HTTP says it is, and wants to hear."""
-HTTP_X64 = "http-x64"
-LOADERS_PATH = "/files/sledgehammer"
+
+
+def loader_path(architecture: Architecture) -> str:
+    """Return the path on the server of what UEFI fetches by HTTP: in the image, where the next loader is beside it."""
+    return f"/files/{architecture.sledgehammer}/{architecture.shim}"
 
 
 @dataclass(frozen=True)
@@ -173,8 +175,10 @@ def _client_classes(kea: KeaHost) -> list[Json]:
     url = f"http://${{next-server}}:{kea.http_port}/boot/${{netX/mac:hexhyp}}"
     by_firmware = (
         ("bios", "option[93].hex == 0x0000", IPXE_BIOS),
-        ("uefi-x64", "(option[93].hex == 0x0007 or option[93].hex == 0x0009)", SHIM_X64),
-        ("uefi-arm64", "option[93].hex == 0x000b", IPXE_ARM64),
+        *(
+            (f"uefi-{architecture}", _is_client(architecture.tftp_clients), architecture.shim)
+            for architecture in Architecture
+        ),
     )
     ipxe: JsonObject = {
         "name": "ipxe",
@@ -190,22 +194,32 @@ def _client_classes(kea: KeaHost) -> list[Json]:
     return [ipxe, *firmware]
 
 
+def _is_client(numbers: Sequence[int]) -> str:
+    """Return the test for clients of one of these kinds, as DHCP numbers them."""
+    return f"({' or '.join(f'option[93].hex == 0x{number:04x}' for number in numbers)})"
+
+
+def _http_class(architecture: Architecture, subnet: DhcpSubnet) -> str:
+    """Return the name of the class of firmware that boots by HTTP."""
+    return f"http-{architecture}-{subnet.id}"
+
+
 def _http_classes(state: DhcpState, kea: KeaHost) -> list[Json]:
     """Return what firmware that boots by HTTP is told: a URL, in which is the address of this server on its subnet.
 
     Such a class is looked at only once the subnet of a client is known, which requires it.
     """
-    is_http = f"substring(option[60].hex, 0, {len(HTTP_CLIENT)}) == '{HTTP_CLIENT}' and option[93].hex == 0x0010"
+    is_http = f"substring(option[60].hex, 0, {len(HTTP_CLIENT)}) == '{HTTP_CLIENT}'"
     classes: list[Json] = []
-    for subnet in state.subnets:
+    for subnet, architecture in product(state.subnets, Architecture):
         server = kea.server_on(subnet.subnet)
         if server is not None:
             classes.append(
                 {
-                    "name": f"{HTTP_X64}-{subnet.id}",
+                    "name": _http_class(architecture, subnet),
                     "only-if-required": True,
-                    "test": f"not member('ipxe') and {is_http}",
-                    "boot-file-name": f"http://{server}:{kea.http_port}{LOADERS_PATH}/{SHIM_X64}",
+                    "test": f"not member('ipxe') and {is_http} and {_is_client(architecture.http_clients)}",
+                    "boot-file-name": f"http://{server}:{kea.http_port}{loader_path(architecture)}",
                     "option-data": [{"name": "vendor-class-identifier", "data": HTTP_CLIENT, "always-send": True}],
                 }
             )
@@ -242,7 +256,7 @@ def _render_subnet(subnet: DhcpSubnet, hosts: Sequence[DhcpHost], kea: KeaHost) 
     }
     if server is not None:
         rendered["next-server"] = str(server)
-        rendered["require-client-classes"] = [f"{HTTP_X64}-{subnet.id}"]
+        rendered["require-client-classes"] = [_http_class(architecture, subnet) for architecture in Architecture]
     return rendered
 
 

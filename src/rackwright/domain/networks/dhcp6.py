@@ -9,17 +9,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from ipaddress import IPv6Address, IPv6Network
 
+from rackwright.domain.architectures import Architecture
 from rackwright.domain.catalogue import Json, JsonObject
 from rackwright.domain.names import check_mac, check_node_name
 from rackwright.domain.networks.dhcp import (
     DECLINED_SECONDS,
     FOR_EVER,
-    IPXE_ARM64,
     LEASE_SECONDS,
     RETRY_MILLISECONDS,
-    SHIM_X64,
     DhcpState,
     check_bootenv,
+    loader_path,
 )
 from rackwright.domain.networks.dhcp6_messages import duid_of_mac
 from rackwright.domain.networks.networks import check_network_name
@@ -32,17 +32,6 @@ OPTION_DNS, OPTION_VENDOR_CLASS, OPTION_BOOT_URL, OPTION_ARCHITECTURE, OPTION_US
 HTTP_CLIENT = b"HTTPClient"
 HTTP_VENDOR = 343
 """The enterprise number that firmware which boots by HTTP gives for itself, and expects in the answer."""
-
-BOOT_FILES = (
-    ("uefi-x64", (0x0007, 0x0009), SHIM_X64),
-    ("uefi-arm64", (0x000B,), IPXE_ARM64),
-)
-"""What firmware fetches by TFTP: a name, the kinds of processor as DHCPv6 numbers them, and the file."""
-HTTP_BOOT_FILES = (
-    ("http-x64", (0x0010,), SHIM_X64),
-    ("http-arm64", (0x0013,), IPXE_ARM64),
-)
-"""The same for firmware that fetches it by HTTP."""
 
 
 @dataclass(frozen=True)
@@ -170,12 +159,11 @@ def _client_classes(state: Dhcp6State, kea: Kea6Host) -> Iterator[Json]:
         # iPXE itself fills in its MAC.
         script = f"http://[{server}]:{kea.http_port}/boot/${{netX/mac:hexhyp}}"
         yield _boot_class(f"ipxe-{subnet.id}", f"member('ipxe') and {here}", script)
-        for name, architectures, file in BOOT_FILES:
-            test = f"not member('ipxe') and {here} and {_is_one_of(architectures)}"
-            yield _boot_class(f"{name}-{subnet.id}", test, f"tftp://[{server}]/{file}")
-        for name, architectures, file in HTTP_BOOT_FILES:
-            test = f"not member('ipxe') and {here} and {_is_one_of(architectures)}"
-            url = f"http://[{server}]:{kea.http_port}/files/sledgehammer/{file}"
+        for architecture in Architecture:
+            test = f"not member('ipxe') and {here} and {_is_one_of(architecture.tftp_clients)}"
+            yield _boot_class(f"uefi-{architecture}-{subnet.id}", test, f"tftp://[{server}]/{architecture.shim}")
+            test = f"not member('ipxe') and {here} and {_is_one_of(architecture.http_clients)}"
+            url = f"http://[{server}]:{kea.http_port}{loader_path(architecture)}"
             answer: JsonObject = {
                 "code": OPTION_VENDOR_CLASS,
                 "space": "dhcp6",
@@ -183,11 +171,11 @@ def _client_classes(state: Dhcp6State, kea: Kea6Host) -> Iterator[Json]:
                 "data": vendor_class.hex().upper(),
                 "always-send": True,
             }
-            yield _boot_class(f"{name}-{subnet.id}", test, url, answer)
+            yield _boot_class(f"http-{architecture}-{subnet.id}", test, url, answer)
 
 
-def _is_one_of(architectures: Sequence[int]) -> str:
-    tests = [f"option[{OPTION_ARCHITECTURE}].hex == 0x{number:04x}" for number in architectures]
+def _is_one_of(clients: Sequence[int]) -> str:
+    tests = [f"option[{OPTION_ARCHITECTURE}].hex == 0x{number:04x}" for number in clients]
     return f"({' or '.join(tests)})"
 
 

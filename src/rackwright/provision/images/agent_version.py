@@ -1,8 +1,8 @@
 """Which agent an image of sledgehammer has: one that is too old does not know what the server relies on."""
 
+from rackwright.domain.architectures import build_command
 from rackwright.provision.images.shelf import NoImage, Shelf
 
-SLEDGEHAMMER = "sledgehammer"
 KEY = "agent"
 """The key in what an image tells about itself."""
 NUMBER = 2
@@ -12,11 +12,11 @@ NUMBER = 2
 """
 
 
-def check_agent(shelf: Shelf) -> None:
-    """Raise NoImage if there is no image of sledgehammer, or one whose agent is too old."""
-    number = shelf.find(SLEDGEHAMMER).about.get(KEY, "")
+def check_agent(shelf: Shelf, image: str) -> None:
+    """Raise NoImage if there is no such image of sledgehammer, or its agent is too old."""
+    number = shelf.find(image).about.get(KEY, "")
     if not number.isdecimal() or int(number) < NUMBER:
         raise NoImage(
-            "The image of sledgehammer is older than this server: its installer does not look at what is on a disk "
-            f"before it writes. Make it anew: rackwright image build {SLEDGEHAMMER}"
+            f"The image of {image} is older than this server: its installer does not look at what is on a disk "
+            f"before it writes. Make it anew: {build_command(image)}"
         )

@@ -6,8 +6,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
+from rackwright.domain.architectures import Architecture
 from rackwright.domain.catalogue import Json
 from rackwright.domain.installs.request import SystemImage
+from rackwright.provision.images.manifest import ARCHITECTURE
 from rackwright.provision.images.packages import BuildFailed
 from rackwright.provision.images.root_archive import RootFacts
 from rackwright.provision.images.shelf import NoImage, Shelf
@@ -23,6 +25,8 @@ SCHEMA = re.compile(
 )
 OS_RELEASE = ("etc/os-release", "usr/lib/os-release")
 DPKG_STATUS = "var/lib/dpkg/status"
+FIRST_PROGRAM = ("usr/lib/systemd/systemd", "lib/systemd/systemd")
+"""Where the program is that every system runs: its head says for which kind of machine it is."""
 NETWORKD = "usr/lib/systemd/systemd-networkd"
 NETWORK_MANAGERS = (NETWORKD, "usr/sbin/NetworkManager", "usr/sbin/ifup")
 SHIM, GRUB = "usr/lib/shim/shimx64.efi.signed", "usr/lib/grub/x86_64-efi-signed/grubx64.efi.signed"
@@ -87,6 +91,8 @@ def describe_system(facts: RootFacts) -> dict[str, str]:
     if kernels := _versions(facts, KERNEL):
         about["kernel"] = kernels[-1]
     versions = read_package_versions(facts.contents.get(DPKG_STATUS, b""))
+    if architecture := _read_architecture(facts):
+        about[ARCHITECTURE] = architecture
     if has_file(facts, CLOUD_INIT):
         about["cloud-init"] = versions.get("cloud-init", "of unknown version")
     if versions:
@@ -100,14 +106,25 @@ def describe_system(facts: RootFacts) -> dict[str, str]:
     return about
 
 
+def _read_architecture(facts: RootFacts) -> str | None:
+    """Return the kind of machine that a system is for; None if its first program does not tell."""
+    head = next((facts.contents[path] for path in FIRST_PROGRAM if facts.contents.get(path)), b"")[:20]
+    if len(head) < 20 or not head.startswith(b"\x7fELF"):
+        return None
+    number = int.from_bytes(head[18:20], "little" if head[5] == 1 else "big")
+    known = (architecture.value for architecture in Architecture if number in architecture.elf_machines)
+    return next(known, f"a processor of another kind (ELF machine {number})")
+
+
 def describe_abilities(system: str, about: Mapping[str, str]) -> SystemImage:
-    """Return what a system can be installed on, from what its image tells; one that tells nothing can all."""
+    """Return what a system can be installed on, from what its image tells; one that tells nothing can all, on amd64."""
     return SystemImage(
         system,
         starts_by_uefi=about.get(FIRMWARE) != BIOS_ONLY,
         starts_from_raid=RAID not in about,
         assembles_raid=about.get(RAID) != NONE,
         has_lvm=about.get(LVM) != NONE,
+        architecture=about.get(ARCHITECTURE, Architecture.AMD64.value),
     )
 
 
@@ -146,7 +163,7 @@ def missing_comforts(facts: RootFacts) -> list[str]:
 
 def wants_content(name: str) -> bool:
     """Return whether the content of a file says something of the system that is looked at."""
-    return name in (*OS_RELEASE, DPKG_STATUS) or SCHEMA.fullmatch(name) is not None
+    return name in (*OS_RELEASE, DPKG_STATUS, *FIRST_PROGRAM) or SCHEMA.fullmatch(name) is not None
 
 
 def cloud_init_schemas(facts: RootFacts) -> dict[str, bytes]:

@@ -9,6 +9,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from rackwright.domain.architectures import Architecture
+
 APT_FOLDER = Path("/etc/apt")
 ONE_LINE = re.compile(r"deb\s+(?:\[[^\]]*\]\s+)?\S+\s+(?P<suite>\S+)(?P<components>.*)")
 DEBIAN_RELEASES = ("trixie", "bookworm")
@@ -16,10 +18,19 @@ DEBIAN_RELEASES = ("trixie", "bookworm")
 MAIN = "main"
 """The component that an archive of Debian itself has, and most archives of others do not."""
 FIELD = re.compile(r"(?P<name>[^\s:#]+):\s*(?P<value>.*)")
+ONE_LINE_LIMIT = re.compile(r"\barch=(?P<architectures>[^\s\]]+)")
+STANZA_LIMIT = re.compile(r"^Architectures:(?P<architectures>.*\n(?:[ \t].*\n)*)", re.MULTILINE)
+"""The part of an entry that limits it to some architectures, in apt's two formats."""
+EMPTY_OPTIONS = re.compile(r"\[\s*\]")
 
 
-def write_host_sources(suite: str, into: Path, apt: Path = APT_FOLDER) -> list[Path]:
+def write_host_sources(
+    suite: str, into: Path, architecture: Architecture = Architecture.AMD64, apt: Path = APT_FOLDER
+) -> list[Path]:
     """Write this host's entries for a release into a folder, a file for each of apt's two formats.
+
+    An entry that the host limits to other architectures is taken without that limit: it says what the host installs
+    from there, not what the archive has.
 
     For a Debian of which the host has no entry, write those of a Debian that it has, with the other release's name:
     same archives, same keys. Return the files; none are written if there is nothing to write.
@@ -27,12 +38,21 @@ def write_host_sources(suite: str, into: Path, apt: Path = APT_FOLDER) -> list[P
     entries = (list(_one_line_entries(suite, apt)), list(_deb822_entries(suite, apt)))
     if not any(entries) and suite in DEBIAN_RELEASES:
         entries = derive_debian_entries(suite, apt)
-    lines, stanzas = entries
+    lines = [EMPTY_OPTIONS.sub("", _without_limit(line, ONE_LINE_LIMIT, architecture)) for line in entries[0]]
+    stanzas = [_without_limit(stanza, STANZA_LIMIT, architecture) for stanza in entries[1]]
     texts = {into / "host.list": "".join(f"{line}\n" for line in lines), into / "host.sources": "\n".join(stanzas)}
     for path, text in texts.items():
         if text:
             path.write_text(text)
     return [path for path, text in texts.items() if text]
+
+
+def _without_limit(entry: str, limit: re.Pattern[str], architecture: Architecture) -> str:
+    """Return an entry without what limits it to other architectures."""
+    found = limit.search(entry)
+    if found is None or architecture in found["architectures"].replace(",", " ").split():
+        return entry
+    return entry[: found.start()] + entry[found.end() :]
 
 
 def derive_debian_entries(release: str, apt: Path = APT_FOLDER) -> tuple[list[str], list[str]]:

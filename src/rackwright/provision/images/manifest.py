@@ -11,11 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rackwright.domain.architectures import Architecture
 from rackwright.provision.images.chunks import DIGEST, Chunk
 
 MANIFEST = "manifest.json"
 SIGNATURE = "manifest.minisig"
 """The signature of the statement, beside the manifest."""
+ARCHITECTURE = "architecture"
+"""The key in what an image tells about itself that says for which kind of machine it is."""
 NAME = re.compile(r"[a-z0-9][a-z0-9.-]{0,62}")
 FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
@@ -49,6 +52,11 @@ class Image:
     @property
     def size(self) -> int:
         return sum(file.size for file in self.files.values())
+
+    @property
+    def architecture(self) -> str:
+        """The kind of machine that it is for. Images that were made before this was written down are for amd64."""
+        return self.about.get(ARCHITECTURE, Architecture.AMD64.value)
 
     @property
     def statement(self) -> bytes:

@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from rackwright.domain.architectures import build_command
 from rackwright.private_files import sync_folder, write_private_file
 from rackwright.provision.images.chunks import BLOCK, Chunk, ChunkStore
 from rackwright.provision.images.manifest import (
@@ -74,7 +75,7 @@ class Shelf:
                 return _read_image(name, folder)
             except FileNotFoundError:
                 folder, before = (self.folder / name).resolve(), folder
-        raise NoImage(f"There is no image {name!r}. Make it: rackwright image build {name}")
+        raise NoImage(f"There is no image {name!r}. Make it: {build_command(name)}")
 
     def file(self, name: str, file: str) -> ImageFile:
         """Return a file of an image, or raise NoImage."""

@@ -21,7 +21,7 @@ from rackwright.provision.images.packages import BuildFailed, Say, Source, requi
 from rackwright.provision.images.root_archive import Entry
 from rackwright.provision.images.root_images import NETWORK, NETWORK_FILE, Sign, put_root_image
 from rackwright.provision.images.shelf import Shelf
-from rackwright.provision.images.sledgehammer import Kernel
+from rackwright.provision.images.sledgehammer_parts import Kernel
 from rackwright.provision.images.tar_reader import read_tar
 
 

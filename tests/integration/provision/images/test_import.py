@@ -12,8 +12,9 @@ import pytest
 from tests.support.machines.imported_images import assert_is_tree, files_below, put_program, unpack_image
 from tests.support.machines.root_trees import VERSION, make_root_tree, pack_tree
 
+from rackwright.domain.installs.request import SystemImage
 from rackwright.jigs.os_install import BadInstall
-from rackwright.provision.images.boot_check import UEFI_LOADERS, check_firmware
+from rackwright.provision.images.boot_check import UEFI_LOADERS, check_firmware, read_abilities
 from rackwright.provision.images.importing import disk_images
 from rackwright.provision.images.importing.sources import import_image
 from rackwright.provision.images.packages import BuildFailed
@@ -346,3 +347,19 @@ def test_an_image_without_a_loader_for_uefi_is_kept_from_machines_with_it(shelf:
         (tree / loader).write_bytes(b"loader")
     complete = import_image(shelf, "trial-2", str(pack_tree(tree, tmp_path / "root2.tar")), lambda _: None)
     check_firmware("trial-2", complete.about, "uefi")
+
+
+def test_an_image_that_was_made_elsewhere_says_for_which_processor_it_is(shelf: Shelf, tmp_path: Path) -> None:
+    tree = make_root_tree(tmp_path / "tree", size=50_000)
+    head = b"\x7fELF\x02\x01\x01" + bytes(9) + b"\x03\x00" + (183).to_bytes(2, "little")
+    (tree / "usr/lib/systemd/systemd").write_bytes(head + bytes(2 << 20))
+    image = import_image(shelf, "mine", str(pack_tree(tree, tmp_path / "root.tar")), lambda _: None)
+    assert image.architecture == "arm64"
+    assert read_abilities(shelf, "mine") == SystemImage("mine", False, False, False, False, architecture="arm64")
+
+
+@pytest.mark.parametrize("name", ["sledgehammer", "sledgehammer-arm64"])
+def test_nothing_is_imported_in_place_of_what_machines_boot(shelf: Shelf, tmp_path: Path, name: str) -> None:
+    archive = pack_tree(make_root_tree(tmp_path / "tree", size=50_000), tmp_path / "root.tar")
+    with pytest.raises(BuildFailed, match="is no name for an image that is imported"):
+        import_image(shelf, name, str(archive), lambda _: None)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from tests.support.machines.root_trees import make_root_tree
 
-from rackwright.provision.images.importing.registry import ARCHITECTURES
+from rackwright.domain.architectures import name_architecture
 from rackwright.provision.images.importing.sources import import_image
 from rackwright.provision.images.packages import BuildFailed
 from rackwright.provision.images.shelf import Shelf
@@ -139,7 +139,7 @@ def test_another_digest_is_refused_before_it_is_fetched(shelf: Shelf, registry: 
 
 def test_of_several_kinds_of_machine_that_of_this_host_is_taken(shelf: Shelf, registry: Registry, layout: Path) -> None:
     ours = registry.put_image(layout)
-    machine = ARCHITECTURES[platform.machine()]
+    machine = name_architecture(platform.machine())
     kinds = [("windows", machine, "0" * 64), ("linux", "mips", "1" * 64)]
     entries = [
         {

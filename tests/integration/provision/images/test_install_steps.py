@@ -81,6 +81,21 @@ def test_a_server_that_is_away_is_waited_for_before_the_first_write(tmp_path: Pa
     ]
 
 
+@pytest.mark.parametrize("machine", ["aarch64", "x86_64"])
+def test_an_image_for_another_processor_is_written_nowhere(tmp_path: Path, machine: str) -> None:
+    config = f"uname() {{ echo {machine}; }}\ncheck_wipes() {{ :; }}\nlook_at_disks() {{ :; }}\ndisks_folder=/run\n"
+    told = SERVER.replace("'/storage/tools\\tp\\ttrue\\n'", "'/image/machine\\tstring\\tx86_64\\n'")
+    assert told != SERVER
+    done = run_agent(tmp_path, told + config + "refuse_partition() { :; }\ninstall_system\n")
+    steps = ["check_disks", "partition", "download", "configure", "boot_loader"]
+    if machine == "x86_64":
+        assert done.stdout.split()[:5] == steps, done.stderr
+    else:
+        [result] = done.stdout.splitlines()
+        assert "nothing was written: the image is for x86_64, and this machine is aarch64" in result
+        assert done.returncode == 1
+
+
 def test_an_install_that_stops_before_its_first_write_reports_no_disks_as_its_own(tmp_path: Path) -> None:
     """What an installer left on disks is confirmed by that: it must not be said of what others left there."""
     looked = f". {AGENT}/wipes\nlook_at_disks() {{ :; }}\ndisks_folder=/run\n: >/run/table\n"

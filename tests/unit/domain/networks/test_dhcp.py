@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from ipaddress import IPv4Address, IPv4Network
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -99,3 +100,19 @@ def test_servers_share_a_pool_without_overlap_and_without_a_rest(size: int, of: 
     parts = [part for place in range(of) for part in pool_share([(first, first + (size - 1))], place, of)]
     covered = [number for low, high in parts for number in range(int(low), int(high) + 1)]
     assert covered == list(range(int(first), int(first) + size))
+
+
+def test_each_kind_of_firmware_is_named_a_loader_of_its_own() -> None:
+    rendered: Any = render_kea_config(DhcpState(3, (SUBNET,), (HOST,)), PLACE)
+    classes = {entry["name"]: entry for entry in rendered["Dhcp4"]["client-classes"]}
+    assert [(name, entry["boot-file-name"]) for name, entry in classes.items() if name != "ipxe"] == [
+        ("bios", "undionly.kpxe"),
+        ("uefi-amd64", "shimx64.efi"),
+        ("uefi-arm64", "shimaa64.efi"),
+        ("http-amd64-1", "http://10.0.0.1:80/files/sledgehammer/shimx64.efi"),
+        ("http-arm64-1", "http://10.0.0.1:80/files/sledgehammer-arm64/shimaa64.efi"),
+    ]
+    assert "option[93].hex == 0x000b" in classes["uefi-arm64"]["test"]
+    assert "option[93].hex == 0x0013" in classes["http-arm64-1"]["test"]
+    [subnet] = rendered["Dhcp4"]["subnet4"]
+    assert subnet["require-client-classes"] == ["http-amd64-1", "http-arm64-1"]

@@ -9,13 +9,16 @@ import pytest
 from rackwright.domain.installs.request import SystemImage
 from rackwright.provision.images.boot_check import (
     ARRAYS_HOOK,
+    FIRST_PROGRAM,
     NEEDS,
     UEFI_LOADERS,
     check_bootable,
     describe_abilities,
     describe_system,
     missing_comforts,
+    wants_content,
 )
+from rackwright.provision.images.manifest import Image
 from rackwright.provision.images.packages import BuildFailed
 from rackwright.provision.images.root_archive import RootFacts
 
@@ -28,6 +31,11 @@ VERSIONS = [
     "6.10-amd64",
 ]
 """Kernels, the newest last."""
+
+
+def elf_head(machine: int) -> bytes:
+    """The head of a program with 64 bits, for a kind of processor by its number."""
+    return b"\x7fELF\x02\x01\x01" + bytes(9) + b"\x03\x00" + machine.to_bytes(2, "little") + bytes(44)
 
 
 def system(*files: str) -> RootFacts:
@@ -80,3 +88,32 @@ def test_what_an_image_lacks_for_a_layout_is_written_into_it(files: tuple[str, .
 
 def test_an_image_from_before_anything_was_written_of_that_can_all() -> None:
     assert describe_abilities("x", {"system": "Debian"}) == SystemImage("x")
+
+
+@pytest.mark.parametrize(
+    ("head", "architecture"),
+    [
+        (elf_head(62), "amd64"),
+        (elf_head(3), "amd64"),
+        (elf_head(183), "arm64"),
+        (elf_head(243), "a processor of another kind (ELF machine 243)"),
+        (b"\x7fELF\x02\x02" + bytes(12) + b"\x00\x16", "a processor of another kind (ELF machine 22)"),
+        (b"#!/bin/sh\nexec something-that-is-no-elf\n", "amd64"),
+        (elf_head(183)[:19], "amd64"),
+        (b"", "amd64"),
+    ],
+)
+@pytest.mark.parametrize("path", FIRST_PROGRAM)
+def test_an_image_says_of_its_first_program_for_which_processor_it_is(
+    path: str, head: bytes, architecture: str
+) -> None:
+    facts = system()
+    facts.contents[path] = head
+    about = describe_system(facts)
+    assert describe_abilities("x", about).architecture == architecture
+    assert Image("x", {}, about).architecture == architecture
+
+
+def test_the_first_program_is_looked_into() -> None:
+    assert all(wants_content(path) for path in FIRST_PROGRAM)
+    assert Image("x", {}, {}).architecture == "amd64", "as all images were before it was written down"

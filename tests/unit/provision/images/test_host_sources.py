@@ -1,9 +1,11 @@
 """The host's package sources that an image is made from: of every file that apt reads, but of one release alone."""
 
+import re
 from pathlib import Path
 
 import pytest
 
+from rackwright.domain.architectures import Architecture
 from rackwright.provision.images.host_sources import write_host_sources
 from rackwright.provision.images.packages import BuildFailed, Source
 
@@ -26,8 +28,10 @@ def apt(tmp_path: Path) -> Path:
     return tmp_path / "apt"
 
 
-def write(apt: Path, tmp_path: Path, suite: str = "bookworm") -> dict[str, str]:
-    return {path.name: path.read_text() for path in write_host_sources(suite, tmp_path, apt)}
+def write(
+    apt: Path, tmp_path: Path, suite: str = "bookworm", architecture: Architecture = Architecture.AMD64
+) -> dict[str, str]:
+    return {path.name: path.read_text() for path in write_host_sources(suite, tmp_path, architecture, apt)}
 
 
 @pytest.mark.parametrize("name", ["debian.sources", "0000debian.sources", "mirror.sources"])
@@ -97,3 +101,44 @@ def test_a_release_that_the_host_does_not_have_is_asked_for_a_mirror(tmp_path: P
     assert Source("nosuch", "http://mirror.example/x", ("main", "more")).arguments(tmp_path) == [
         "deb http://mirror.example/x nosuch main more"
     ]
+
+
+@pytest.mark.parametrize(
+    ("options", "left"),
+    [
+        ("[arch=amd64] ", " "),
+        ("[ arch=amd64,i386 ] ", " "),
+        ("[arch=amd64 signed-by=/a.gpg] ", " [ signed-by=/a.gpg] "),
+        ("[signed-by=/a.gpg arch=amd64] ", " [signed-by=/a.gpg ] "),
+        ("[arch=amd64,arm64] ", " [arch=amd64,arm64] "),
+        ("[signed-by=/a/arch.gpg] ", " [signed-by=/a/arch.gpg] "),
+        ("", " "),
+    ],
+)
+def test_a_line_that_is_limited_to_what_this_host_is_serves_other_machines_all_the_same(
+    apt: Path, tmp_path: Path, options: str, left: str
+) -> None:
+    (apt / "sources.list").write_text(f"deb {options}http://mirror.example/debian bookworm main\n")
+    [line] = write(apt, tmp_path, architecture=Architecture.ARM64).values()
+    assert re.sub(" +", " ", line) == f"deb{left}http://mirror.example/debian bookworm main\n"
+    assert write(apt, tmp_path) == {"host.list": f"deb {options}http://mirror.example/debian bookworm main\n"}
+
+
+@pytest.mark.parametrize(
+    ("limit", "stays"),
+    [
+        ("Architectures: amd64\n", False),
+        ("Architectures:\n amd64\n i386\n", False),
+        ("Architectures: amd64 arm64\n", True),
+    ],
+)
+def test_a_stanza_that_is_limited_to_what_this_host_is_serves_other_machines_all_the_same(
+    apt: Path, tmp_path: Path, limit: str, stays: bool
+) -> None:
+    (apt / "sources.list.d/debian.sources").write_text(STANZA.rstrip() + f"\n{limit}")
+    [text] = write(apt, tmp_path, architecture=Architecture.ARM64).values()
+    assert ("Architectures" in text) is stays
+    assert ("i386" in text) is False
+    assert "Components: main\n" in text
+    [text] = write(apt, tmp_path).values()
+    assert "Architectures" in text

@@ -7,8 +7,8 @@ from pydantic import BaseModel, Field
 
 from rackwright.api.context import ScopedReader, Server
 from rackwright.api.http.answers import answer_list
+from rackwright.domain.architectures import SLEDGEHAMMERS
 from rackwright.provision.images.shelf import ROOT_FILE
-from rackwright.provision.images.sledgehammer import NAME as SLEDGEHAMMER
 from rackwright.provision.images.systems import SYSTEMS
 
 router = APIRouter(prefix="/target_systems", tags=["target_systems"])
@@ -36,7 +36,7 @@ def target_systems(server: Server) -> list[TargetSystemOut]:
             problem=problems.get(name),
             recipe=name in SYSTEMS,
         )
-        for name in sorted({*SYSTEMS, *images} - {SLEDGEHAMMER})
+        for name in sorted({*SYSTEMS, *images} - SLEDGEHAMMERS.keys())
     ]
 
 

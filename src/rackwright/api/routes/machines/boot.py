@@ -9,12 +9,13 @@ import re
 from functools import partial
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Header, Request, Response
+from fastapi import APIRouter, Header, Query, Request, Response
 from fastapi.responses import FileResponse
 
 from rackwright.api.auth.limits import Source
 from rackwright.api.context import Server
 from rackwright.api.http.ranges import send_range
+from rackwright.domain.architectures import Architecture, architecture_of_grub
 from rackwright.domain.errors import NotFound
 from rackwright.domain.names import check_mac, check_uuid
 from rackwright.provision.grub import render_first_grub_script, render_grub_script
@@ -29,6 +30,14 @@ from rackwright.store.machines.nodes import find_node
 
 router = APIRouter(tags=["boot"])
 
+AMD64 = Architecture.AMD64
+"""What a boot loader runs on that does not say it."""
+GrubCpu = Annotated[
+    str,
+    Query(
+        description="GRUB's variable `grub_cpu`.", examples=[architecture.grub_name for architecture in Architecture]
+    ),
+]
 SECRET_FILE = "rackwright/secret"  # noqa: S105  # where it is put, not what it is
 
 
@@ -75,17 +84,19 @@ async def get_boot_script(request: Request, source: Source, machine: str, host: 
 
 @router.head("/boot/{machine}/grub.cfg", include_in_schema=False)
 @router.get("/boot/{machine}/grub.cfg", **_response_docs("text/plain"))
-async def get_grub_script(request: Request, source: Source, machine: str, host: Annotated[str, Header()]) -> Response:
+async def get_grub_script(
+    request: Request, source: Source, machine: str, host: Annotated[str, Header()], cpu: GrubCpu = AMD64.grub_name
+) -> Response:
     """The same as a script for GRUB."""
-    script = render_grub_script(await _plan_boot(request, machine, _asked_host(request, host)))
-    return Response(script, media_type="text/plain")
+    planned = await _plan_boot(request, machine, _asked_host(request, host), architecture_of_grub(cpu))
+    return Response(render_grub_script(planned), media_type="text/plain")
 
 
-async def _plan_boot(request: Request, machine: str, host: str) -> NetworkBoot:
+async def _plan_boot(request: Request, machine: str, host: str, architecture: Architecture = AMD64) -> NetworkBoot:
     server = _server(request)
     async with server.store.read() as session:
         answer = await boot.read_boot_answer(session, await _find_machine(session, machine))
-    return plan_network_boot(answer.bootenv, machine, host, server.kernel_arguments, answer.disk_mark)
+    return plan_network_boot(answer.bootenv, machine, host, server.kernel_arguments, answer.disk_mark, architecture)
 
 
 def _asked_host(request: Request, host: str) -> str:

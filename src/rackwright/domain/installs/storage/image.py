@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator
 
+from rackwright.domain.installs.processor import SYSTEM_ATTRIB
 from rackwright.domain.installs.request import Problem, SystemImage
 from rackwright.domain.installs.storage.files import FileSystem
 from rackwright.domain.installs.storage.items import ATTRIB
 from rackwright.domain.installs.storage.resolve import ResolvedStorage
 
-SYSTEM_ATTRIB = "provisioner-target-os"
 MOUNTED_FIRST = ("/", "/usr")
 """What the initial file system mounts, before anything of the system itself runs."""
 WAY_OUT = "choose another layout, or an image that has it (rackwright image build makes such)"

@@ -1,5 +1,6 @@
 """The disks of an install: what the installer does to them, and which are wiped."""
 
+from rackwright.domain.installs.processor import check_processor
 from rackwright.domain.installs.request import InstallPart, InstallRequest, Problem
 from rackwright.domain.installs.storage.image import check_image
 from rackwright.domain.installs.storage.items import DISK_ATTRIB
@@ -13,6 +14,9 @@ FOR_OLD_AGENTS = "by that name: this layout needs a newer sledgehammer (rackwrig
 
 def lay_out_disks(request: InstallRequest) -> InstallPart:
     """Return the steps that lay out the disks of a machine, and the disks that lose what is on them."""
+    foreign = check_processor(request)
+    if foreign:
+        return InstallPart(problems=foreign)
     storage, problems = resolve_storage(request)
     if storage is None:
         return InstallPart(problems=problems)

@@ -10,6 +10,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from rackwright.domain.architectures import name_architecture
 from rackwright.provision.images.disk_space import require_space, show_size
 from rackwright.provision.images.importing.bounded import Limits, require_success, run_bounded
 from rackwright.provision.images.packages import BuildFailed
@@ -19,7 +20,6 @@ LARGEST_DOCUMENT = 4 << 20
 MOST_LAYERS = 1000
 MOST_MANIFESTS = 200
 INSPECT_LIMITS = Limits(seconds=300, memory=16 << 30, output=LARGEST_DOCUMENT, file_size=LARGEST_DOCUMENT + 1)
-ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 REFERENCE = re.compile(r"docker:(?P<name>//[^@]+?)(:(?P<tag>[\w.-]+))?(@(?P<digest>sha256:[0-9a-f]{64}))?")
 DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
@@ -99,7 +99,7 @@ def _inspect(source: str, work: Path) -> tuple[str, Document]:
 def _choose(source: str, index: Document) -> str:
     """Return the digest of the image for machines like this host among those for several kinds, as skopeo does."""
     manifests = index["manifests"]
-    wanted = ARCHITECTURES.get(platform.machine(), platform.machine())
+    wanted = name_architecture(platform.machine())
     for entry in manifests[:MOST_MANIFESTS] if isinstance(manifests, list) else []:
         described = entry.get("platform") if isinstance(entry, dict) else None
         found = described if isinstance(described, dict) else {}

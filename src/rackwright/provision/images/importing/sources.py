@@ -5,6 +5,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import BinaryIO
 
+from rackwright.domain.architectures import SLEDGEHAMMERS
 from rackwright.provision.images.chunks import BLOCK
 from rackwright.provision.images.disk_space import require_space, show_size
 from rackwright.provision.images.importing import disk_images, oci_images, tarballs
@@ -14,8 +15,6 @@ from rackwright.provision.images.packages import BuildFailed, Say, require_progr
 from rackwright.provision.images.root_images import Sign, put_root_image
 from rackwright.provision.images.shelf import Shelf
 
-RESERVED = "sledgehammer"
-
 
 def import_image(
     shelf: Shelf, name: str, source: str, say: Say, *, sha256: str | None = None, sign: Sign | None = None
@@ -24,7 +23,7 @@ def import_image(
 
     `sha256` is the digest of the file; of an OCI image that is no file, that of its manifest.
     """
-    if not NAME.fullmatch(name) or name == RESERVED:
+    if not NAME.fullmatch(name) or name in SLEDGEHAMMERS:
         raise BuildFailed(f"{name[:64]!r} is no name for an image that is imported: small letters, digits, - and .")
     require_programs("zstd")
     if sha256 is not None:
