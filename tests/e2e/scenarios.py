@@ -168,12 +168,16 @@ def _show(*paths: Path) -> None:
 
 
 async def discover_three_at_once(folder: Path, images: Path) -> None:
-    async with site_of(folder, images, [Hardware(number, memory=384) for number in (1, 2, 3)]) as site:
+    """Machines with one, two and three disks and network cards."""
+    hardware = [Hardware(number, memory=384, disks=number, nics=number) for number in (1, 2, 3)]
+    async with site_of(folder, images, hardware) as site:
         await asyncio.gather(*(one.machine.on() for one in site.rack.machines))
         nodes = await asyncio.gather(*(site.discovered(one) for one in site.rack.machines))
         assert len({node["name"] for node in nodes}) == 3
-        serials = {(await site.facts(node["name"])).discovery["serial"] for node in nodes}
-        assert serials == {"LAB0001", "LAB0002", "LAB0003"}
+        for machine, node in zip(hardware, nodes, strict=True):
+            discovery = (await site.facts(node["name"])).discovery
+            assert discovery["serial"] == machine.serial
+            assert (len(discovery["disks"]), len(discovery["links"])) == (machine.disks, machine.nics)
         await asyncio.gather(
             *(site.cabled(one, node["name"]) for one, node in zip(site.rack.machines, nodes, strict=True))
         )
