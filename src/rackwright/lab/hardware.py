@@ -18,6 +18,8 @@ NO_IPV4 = ("-fw_cfg", "name=opt/org.tianocore/IPv4PXESupport,string=n")
 """Has OVMF boot over IPv6 alone."""
 MORE_DISKS_BOOT_INDEX = 20
 """The boot index of the second disk: after the first disk and the network card, whichever of these is first."""
+TRY_AGAIN = ("-boot", "reboot-timeout=1000")
+"""Has a BIOS that found nothing to boot start anew after a second: a machine may be on before the server answers."""
 HTTP_ONLY = tuple(
     word for family in (4, 6) for word in ("-fw_cfg", f"name=opt/org.tianocore/IPv{family}PXESupport,string=n")
 )
@@ -256,7 +258,7 @@ def _card_arguments(hardware: Hardware, taps: Sequence[str], boot_index: Mapping
 def _firmware_arguments(hardware: Hardware, folder: Path) -> list[str]:
     firmware = hardware.firmware
     if not firmware.is_uefi:
-        return []
+        return [*TRY_AGAIN]
     return [
         *hardware.emulation.arguments,
         *("-drive", f"if=pflash,format=raw,unit=0,readonly=on,file={hardware.emulation.code}"),

@@ -1,9 +1,12 @@
 """What virtual machines are made of: QEMU takes it, and drives and cables can be pulled."""
 
+import asyncio
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from tests.support.waiting import PATIENCE
 
 from rackwright.hammers.qemu import qmp
 from rackwright.lab.hardware import Firmware, Hardware, LabFailed
@@ -57,6 +60,21 @@ async def test_the_cable_of_one_card_is_pulled_and_plugged_in_again(machine: Vir
     await machine.on()
     await machine.plug_cable(1, plugged=False)
     await machine.plug_cable(1, plugged=True)
+
+
+async def test_a_bios_that_finds_nothing_to_boot_starts_anew(tmp_path: Path) -> None:
+    machine = VirtualMachine(Hardware(1, memory=64, disk="16M"), tmp_path / "m1")
+    try:
+        await machine.on()
+        reader, writer = await asyncio.open_unix_connection(machine.control)
+        writer.write(b'{"execute": "qmp_capabilities"}\n')
+        async with asyncio.timeout(PATIENCE):
+            while (told := json.loads(await reader.readline())).get("event") != "RESET":
+                pass
+        assert told["data"]["reason"] == "guest-reset"
+        writer.close()
+    finally:
+        await machine.off()
 
 
 @pytest.mark.parametrize("firmware", [Firmware.UEFI, Firmware.UEFI_SECURE])

@@ -27,6 +27,10 @@ def test_a_bios_is_refused_where_there_is_ipv6_alone() -> None:
         check_programs([Hardware(1, Firmware.UEFI, ipv6_only=True), Hardware(2, Firmware.BIOS, ipv6_only=True)])
 
 
+def test_a_bios_that_finds_nothing_to_boot_tries_again() -> None:
+    assert "-boot reboot-timeout=1000" in _command(Hardware(1))
+
+
 def test_a_lab_has_one_family() -> None:
     assert (IPV4.host, IPV6.host) == ("10.77.0.1", "[fd77::1]")
     assert (IPV4.settings["v4_subnet"], IPV6.settings["v6_subnet"]) == ("10.77.0.0/24", "fd77::/64")
