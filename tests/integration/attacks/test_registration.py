@@ -80,6 +80,19 @@ async def test_a_registration_that_was_overheard_cannot_be_sent_again(site: Site
     assert (await machine.heartbeat()).status_code == 204, "its own token still holds"
 
 
+@pytest.mark.parametrize("source", ["fe80::5054:ff:fe77:1", "fe80::1%eth0", "169.254.7.7", "::ffff:169.254.7.7"])
+async def test_an_address_that_counts_on_one_link_only_becomes_nobodys(site: Site, source: str) -> None:
+    machine = await site.discovered(1)
+    machine.new_boot()
+    early = await machine.register(source=source)
+    assert (early.status_code, early.json()["type"]) == (503, "urn:rackwright:problem:link-local-source")
+    [(address,)] = await site.rack.rows(
+        "SELECT discovery ->> 'address' FROM nodes WHERE name = :name", name=machine.name
+    )
+    assert address == machine.address
+    assert (await machine.register()).status_code == 201
+
+
 async def test_a_registration_that_was_refused_cannot_be_sent_again_either(site: Site) -> None:
     await site.discovered(1)
     impostor = HandMachine(site, 1, Ed25519PrivateKey.generate())

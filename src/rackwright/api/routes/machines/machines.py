@@ -19,13 +19,14 @@ from rackwright.api.auth.limits import Source, check_machine_rate
 from rackwright.api.context import Server, Unauthenticated
 from rackwright.api.http.problems import TooLarge
 from rackwright.domain.catalogue import JsonObject
-from rackwright.domain.errors import Conflict, Invalid, Rule
+from rackwright.domain.errors import Conflict, Invalid, RackwrightError, Rule
 from rackwright.domain.installs.disks import MOST_DISKS
 from rackwright.domain.machines.install_log import Report
 from rackwright.domain.machines.lldp import read_neighbours
 from rackwright.domain.machines.mesh_members import MARK
 from rackwright.domain.machines.reported_bmc import read_reported_controller
 from rackwright.domain.machines.ssh_login import SSH
+from rackwright.domain.networks.source_networks import is_link_local
 from rackwright.reach.attribute_lines import attribute_lines
 from rackwright.store.db.session import GraphSession
 from rackwright.store.machines import install_attempts, registration
@@ -120,6 +121,13 @@ class ResultIn(BaseModel):
         return key
 
 
+class LinkLocalSource(RackwrightError):
+    """This address counts on one link only: no server can reach you by it. Ask again once you have the one of DHCP."""
+
+    status = 503
+    type = "link-local-source"
+
+
 def registration_message(body: bytes) -> bytes:
     """Return what a machine signs to register: all that it sends.
 
@@ -190,6 +198,8 @@ async def register_machine(
     signature: Annotated[str, Header(alias=SIGNATURE, max_length=128, description="Of the body, base64")],
 ) -> RegisterOut:
     """A machine that booted sledgehammer makes itself known. New ones wait in quarantine to be accepted."""
+    if is_link_local(source):
+        raise LinkLocalSource
     raw_body = await request.body()
     if len(raw_body) > INVENTORY_LIMIT:
         raise TooLarge(f"A registration may have {INVENTORY_LIMIT} bytes; this one has {len(raw_body)}.")
