@@ -4,6 +4,7 @@ All of it is signed with a shared key (TSIG). Knows no particular server: Knot a
 """
 
 import asyncio
+import time
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -18,6 +19,7 @@ import dns.rcode
 import dns.rdatatype
 import dns.tsig
 import dns.update
+import dns.xfr
 import dns.zone
 
 from rackwright.domain.networks.dns import TTL, Record, RecordType
@@ -26,6 +28,8 @@ from rackwright.provision.daemon import DaemonFailed
 T = TypeVar("T")
 
 ANSWER_TIME = 30.0
+LOADING_TIME, LOADING_PAUSE = 15.0, 0.1
+"""Seconds in which a server that was just told of a zone has loaded it, and between two questions whether it has."""
 CHANGES = 400
 """Changes in one message: a message holds 64 KiB, and a name has at most 255 octets, its record twice as much."""
 
@@ -50,12 +54,9 @@ class DnsClient:
 
     async def read_records(self, zone: str) -> frozenset[Record]:
         """Return the records of a zone that are such as we write, read by a transfer."""
-        content = dns.zone.Zone(zone)
-        query = dns.message.make_query(zone, "AXFR")
-        query.use_tsig(self._ring, self._key.name)
         try:
             async with asyncio.timeout(ANSWER_TIME):
-                await dns.asyncquery.inbound_xfr(self._address, content, query, port=self._port)
+                content = await self._transfer(zone)
         except (dns.exception.DNSException, OSError, TimeoutError, EOFError) as error:
             raise DaemonFailed(
                 f"Zone {zone} cannot be read from {self._server_description}: {_error_text(error)}"
@@ -70,6 +71,22 @@ class DnsClient:
             for name, ttl, data in content.iterate_rdatas()
             if data.rdtype in types and ttl == TTL
         )
+
+    async def _transfer(self, zone: str) -> dns.zone.Zone:
+        """Return a zone as the server has it. One that it is still loading it answers with SERVFAIL."""
+        query = dns.message.make_query(zone, "AXFR")
+        query.use_tsig(self._ring, self._key.name)
+        ends = time.monotonic() + LOADING_TIME
+        while True:
+            content = dns.zone.Zone(zone)
+            try:
+                await dns.asyncquery.inbound_xfr(self._address, content, query, port=self._port)
+            except dns.xfr.TransferError as error:
+                if error.rcode != dns.rcode.SERVFAIL or time.monotonic() > ends:
+                    raise
+                await asyncio.sleep(LOADING_PAUSE)
+            else:
+                return content
 
     async def update(self, zone: str, remove: Collection[Record], add: Collection[Record]) -> None:
         """Change a zone. Records are removed before others are added, so that a name may get another value."""

@@ -1,5 +1,6 @@
 """DNS by a real Knot on a loopback address of the test's own: names follow the nodes, and only we may change them."""
 
+import asyncio
 import os
 import random
 import signal
@@ -20,6 +21,7 @@ from tests.support.networks import ADMIN_NETWORK, STORAGE
 from tests.support.waiting import PATIENCE, until
 
 from rackwright.domain.networks.dns import Record, RecordType
+from rackwright.provision import dns_update
 from rackwright.provision.daemon import DaemonFailed
 from rackwright.provision.dns_update import DnsClient, TsigKey
 from rackwright.provision.knot import Knot
@@ -69,10 +71,13 @@ async def _serve_domain(session: Session) -> None:
     await create_domain(session, "rack.example", await get_deployment(session, SYSTEM, EVERYTHING))
 
 
+def _own_address() -> str:
+    return f"127.{random.randrange(1, 255)}.{random.randrange(1, 255)}.{random.randrange(1, 255)}"
+
+
 @asynccontextmanager
 async def naming(home: Path, url: str) -> AsyncIterator[Names]:
-    address = f"127.{random.randrange(1, 255)}.{random.randrange(1, 255)}.{random.randrange(1, 255)}"
-    options = Options(home, database_url=url, tick=0.5, dns_address=address, dns_port=PORT)
+    options = Options(home, database_url=url, tick=0.5, dns_address=_own_address(), dns_port=PORT)
     async with running_server(options) as server:
         names = Names(None, server, options)  # type: ignore[arg-type]  # it needs no wires
         await names.change(lambda session: create_network(session, ADMIN_NETWORK))
@@ -145,6 +150,27 @@ async def test_knot_killed_while_nodes_change_comes_back_and_catches_up_by_itsel
     assert await names.look_up(address) == ["n2.rack.example."]
     assert await names.records_of(N1, "A") == ["NXDOMAIN"]
     assert names.pid() != first
+
+
+async def test_a_zone_that_is_not_loaded_yet_is_read_once_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    zone = "rack.example"
+    knot = Knot(tmp_path, _own_address(), PORT)
+    try:
+        await knot.start()
+        knot._write_config([zone])
+        await knot._run_control("reload")
+        monkeypatch.setattr(dns_update, "LOADING_TIME", 0.0)
+        with pytest.raises(DaemonFailed, match=r"rack\.example .* SERVFAIL"):
+            await knot._client().read_records(zone)
+        monkeypatch.setattr(dns_update, "LOADING_TIME", PATIENCE)
+        reading = asyncio.create_task(knot._client().read_records(zone))
+        knot._write_zone(zone)
+        await knot._run_control("zone-reload", zone)
+        assert await reading == frozenset()
+    finally:
+        await knot.stop()
 
 
 async def test_a_server_that_starts_again_has_its_names_again(migrated_url: str, tmp_path: Path) -> None:
