@@ -8,20 +8,28 @@ allow-list before it is rendered. Speaking to Kea is in `provision/kea.py`.
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from ipaddress import IPv4Address, IPv4Network, IPv6Address
+from ipaddress import IPv4Address, IPv4Network
 from itertools import product
-from typing import TypeVar
 
 from rackwright.domain.architectures import Architecture
 from rackwright.domain.catalogue import Json, JsonObject
 from rackwright.domain.errors import Invalid
 from rackwright.domain.names import check_mac, check_node_name
+from rackwright.domain.networks.dhcp_hosts import (
+    DhcpHost,
+    Reservation,
+    as_list,
+    as_mapping,
+    host_context,
+    read_generation,
+    read_hosts,
+    read_pools,
+    read_reservation,
+    sort_hosts,
+)
 from rackwright.domain.networks.networks import check_network_name
 
-_BOOTENV = re.compile(r"[a-z0-9][a-z0-9.-]{0,80}")
 _INTERFACE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,14}")
-
-_Address = TypeVar("_Address", IPv4Address, IPv6Address)
 
 FOR_EVER = 2**31 - 1
 RETRY_MILLISECONDS = 2000
@@ -57,22 +65,12 @@ class DhcpSubnet:
 
 
 @dataclass(frozen=True)
-class DhcpHost:
-    """A node, and what DHCP has for it."""
-
-    node: str
-    bootenv: str
-    macs: tuple[str, ...] = ()
-    addresses: tuple[IPv4Address, ...] = ()
-
-
-@dataclass(frozen=True)
 class DhcpState:
     """Everything that a DHCP server serves. An equal state is served by an equal server."""
 
     generation: int = 0
     subnets: tuple[DhcpSubnet, ...] = ()
-    hosts: tuple[DhcpHost, ...] = ()
+    hosts: tuple[DhcpHost[IPv4Address], ...] = ()
     """Nodes without a MAC are not here: nothing can be served to them."""
 
 
@@ -80,28 +78,6 @@ def check_interface(name: str) -> str:
     if not _INTERFACE.fullmatch(name):
         raise Invalid(f"{name[:40]!r} is no name of a network interface.")
     return name
-
-
-def check_bootenv(name: str) -> str:
-    if not _BOOTENV.fullmatch(name):
-        raise Invalid(f"{name[:80]!r} is no bootenv.")
-    return name
-
-
-def pool_share(
-    pools: Sequence[tuple[_Address, _Address]], server: int, servers: int
-) -> tuple[tuple[_Address, _Address], ...]:
-    """Return the part of the pools that server number `server` of `servers` gives out.
-
-    Shares do not overlap, so two servers never give out the same address. Numbers begin with 0.
-    """
-    parts: list[tuple[_Address, _Address]] = []
-    for first, last in pools:
-        size = int(last) - int(first) + 1
-        start, end = size * server // servers, size * (server + 1) // servers
-        if start < end:
-            parts.append((first + start, first + (end - 1)))
-    return tuple(parts)
 
 
 # --- as Kea's configuration
@@ -161,7 +137,11 @@ def render_kea_config(state: DhcpState, kea: KeaHost) -> JsonObject:
             # Kea takes no empty list of classes.
             **({"client-classes": [*_client_classes(kea), *_http_classes(state, kea)]} if kea.boots else {}),
             "reservations": [
-                {"hw-address": check_mac(mac), "hostname": check_node_name(host.node), "user-context": _context(host)}
+                {
+                    "hw-address": check_mac(mac),
+                    "hostname": check_node_name(host.node),
+                    "user-context": host_context(host),
+                }
                 for host in state.hosts
                 for mac in host.macs
             ],
@@ -226,7 +206,7 @@ def _http_classes(state: DhcpState, kea: KeaHost) -> list[Json]:
     return classes
 
 
-def _render_subnet(subnet: DhcpSubnet, hosts: Sequence[DhcpHost], kea: KeaHost) -> JsonObject:
+def _render_subnet(subnet: DhcpSubnet, hosts: Sequence[DhcpHost[IPv4Address]], kea: KeaHost) -> JsonObject:
     server = kea.server_on(subnet.subnet)
     options: list[Json] = []
     if subnet.routers:
@@ -239,7 +219,7 @@ def _render_subnet(subnet: DhcpSubnet, hosts: Sequence[DhcpHost], kea: KeaHost) 
             "hw-address": check_mac(mac),
             "ip-address": str(address),
             "hostname": check_node_name(host.node),
-            "user-context": _context(host),
+            "user-context": host_context(host),
         }
         for host in hosts
         for address in host.addresses
@@ -260,73 +240,34 @@ def _render_subnet(subnet: DhcpSubnet, hosts: Sequence[DhcpHost], kea: KeaHost) 
     return rendered
 
 
-def _context(host: DhcpHost) -> JsonObject:
-    return {"node": check_node_name(host.node), "bootenv": check_bootenv(host.bootenv)}
-
-
 # --- from Kea's configuration
 
 
 def parse_kea_config(config: Mapping[str, object]) -> DhcpState:
     """Return the state that a server with this configuration serves, in the order of `sorted_state`."""
-    dhcp4 = _map(config.get("Dhcp4"))
-    subnets = [_map(subnet) for subnet in _list(dhcp4.get("subnet4"))]
-    macs_by_host: dict[_HostKey, list[str]] = {}
-    for reservation in map(_map, _list(dhcp4.get("reservations"))):
-        macs_by_host.setdefault(_host_key(reservation), []).append(str(reservation.get("hw-address")))
-    reserved: dict[_HostKey, dict[str, list[str]]] = {}
-    for subnet in subnets:
-        for reservation in map(_map, _list(subnet.get("reservations"))):
-            macs_by_address = reserved.setdefault(_host_key(reservation), {})
-            macs_by_address.setdefault(str(reservation.get("ip-address")), []).append(
-                str(reservation.get("hw-address"))
-            )
+    dhcp4 = as_mapping(config.get("Dhcp4"))
+    subnets = [as_mapping(subnet) for subnet in as_list(dhcp4.get("subnet4"))]
+    everywhere = map(_read_reservation, as_list(dhcp4.get("reservations")))
+    in_subnets = (_read_reservation(entry) for subnet in subnets for entry in as_list(subnet.get("reservations")))
     return sorted_state(
         DhcpState(
-            generation=_generation(_map(dhcp4.get("user-context"))),
+            generation=read_generation(dhcp4),
             subnets=tuple(_parse_subnet(subnet) for subnet in subnets),
-            hosts=tuple(
-                DhcpHost(
-                    key[0],
-                    key[1],
-                    tuple(macs),
-                    # An address that only some of its MACs get is not what was rendered.
-                    tuple(
-                        IPv4Address(address)
-                        for address, address_macs in reserved.get(key, {}).items()
-                        if sorted(address_macs) == sorted(macs)
-                    ),
-                )
-                for key, macs in macs_by_host.items()
-            ),
+            hosts=read_hosts(everywhere, in_subnets, IPv4Address),
         )
     )
 
 
 def sorted_state(state: DhcpState) -> DhcpState:
     """Return the same state in the order in which two states are compared."""
-    return replace(
-        state,
-        subnets=tuple(sorted(state.subnets, key=lambda subnet: subnet.id)),
-        hosts=tuple(
-            replace(host, macs=tuple(sorted(host.macs)), addresses=tuple(sorted(host.addresses)))
-            for host in sorted(state.hosts, key=lambda host: host.node)
-        ),
-    )
+    subnets = tuple(sorted(state.subnets, key=lambda subnet: subnet.id))
+    return replace(state, subnets=subnets, hosts=sort_hosts(state.hosts))
 
 
-_HostKey = tuple[str, str, str]
-"""Node, bootenv and host name of a reservation."""
-
-
-def _host_key(reservation: Mapping[str, object]) -> _HostKey:
-    context = _map(reservation.get("user-context"))
-    return str(context.get("node")), str(context.get("bootenv")), str(reservation.get("hostname"))
-
-
-def _generation(context: Mapping[str, object]) -> int:
-    generation = context.get("generation", 0)
-    return generation if isinstance(generation, int) else 0
+def _read_reservation(value: object) -> Reservation:
+    entry = as_mapping(value)
+    addresses = [entry["ip-address"]] if "ip-address" in entry else []
+    return read_reservation(entry, str(entry.get("hw-address")), addresses)
 
 
 def _parse_subnet(subnet: Mapping[str, object]) -> DhcpSubnet:
@@ -334,31 +275,14 @@ def _parse_subnet(subnet: Mapping[str, object]) -> DhcpSubnet:
     assert isinstance(id, int)
     routers = [
         IPv4Address(text.strip())
-        for option in map(_map, _list(subnet.get("option-data")))
+        for option in map(as_mapping, as_list(subnet.get("option-data")))
         if option.get("name") == "routers"
         for text in str(option["data"]).split(",")
     ]
     return DhcpSubnet(
         id,
-        str(_map(subnet.get("user-context")).get("network")),
+        str(as_mapping(subnet.get("user-context")).get("network")),
         IPv4Network(str(subnet.get("subnet"))),
-        tuple(_parse_pool(str(_map(pool)["pool"])) for pool in _list(subnet.get("pools"))),
+        read_pools(subnet, IPv4Address),
         tuple(routers),
     )
-
-
-def _parse_pool(text: str) -> tuple[IPv4Address, IPv4Address]:
-    """Return the ends of a pool. Kea writes one that is just a network as that."""
-    first, dash, last = (part.strip() for part in text.partition("-"))
-    if dash:
-        return IPv4Address(first), IPv4Address(last)
-    network = IPv4Network(first)
-    return network[0], network[-1]
-
-
-def _map(value: object) -> Mapping[str, object]:
-    return value if isinstance(value, dict) else {}
-
-
-def _list(value: object) -> Sequence[object]:
-    return value if isinstance(value, list) else ()

@@ -18,10 +18,21 @@ from rackwright.domain.networks.dhcp import (
     LEASE_SECONDS,
     RETRY_MILLISECONDS,
     DhcpState,
-    check_bootenv,
     loader_path,
 )
 from rackwright.domain.networks.dhcp6_messages import duid_of_mac
+from rackwright.domain.networks.dhcp_hosts import (
+    DhcpHost,
+    Reservation,
+    as_list,
+    as_mapping,
+    host_context,
+    read_generation,
+    read_hosts,
+    read_pools,
+    read_reservation,
+    sort_hosts,
+)
 from rackwright.domain.networks.networks import check_network_name
 
 KEA_PORT, RELAY_PORT = 847, 846
@@ -46,22 +57,12 @@ class Dhcp6Subnet:
 
 
 @dataclass(frozen=True)
-class Dhcp6Host:
-    """A node, and what DHCPv6 has for it."""
-
-    node: str
-    bootenv: str
-    macs: tuple[str, ...] = ()
-    addresses: tuple[IPv6Address, ...] = ()
-
-
-@dataclass(frozen=True)
 class Dhcp6State:
     """Everything that a DHCPv6 server serves."""
 
     generation: int = 0
     subnets: tuple[Dhcp6Subnet, ...] = ()
-    hosts: tuple[Dhcp6Host, ...] = ()
+    hosts: tuple[DhcpHost[IPv6Address], ...] = ()
     """Empty where no subnet is served. Nodes without a MAC are not here: nothing can be served to them."""
 
 
@@ -134,7 +135,7 @@ def render_kea6_config(state: Dhcp6State, kea: Kea6Host) -> JsonObject:
             "reservations-out-of-pool": True,
             "client-classes": [*_client_classes(state, kea)],
             "reservations": [
-                {"duid": _duid(mac), "hostname": check_node_name(host.node), "user-context": _context(host)}
+                {"duid": _duid(mac), "hostname": check_node_name(host.node), "user-context": host_context(host)}
                 for host in state.hosts
                 for mac in host.macs
             ],
@@ -190,7 +191,7 @@ def _boot_class(name: str, test: str, url: str, *more: JsonObject) -> JsonObject
     return {"name": name, "test": test, "option-data": [option, *more]}
 
 
-def _render_subnet(subnet: Dhcp6Subnet, hosts: Sequence[Dhcp6Host], kea: Kea6Host) -> JsonObject:
+def _render_subnet(subnet: Dhcp6Subnet, hosts: Sequence[DhcpHost[IPv6Address]], kea: Kea6Host) -> JsonObject:
     options: list[Json] = []
     if kea.dns is not None:
         options.append({"code": OPTION_DNS, "space": "dhcp6", "data": str(kea.dns)})
@@ -205,7 +206,7 @@ def _render_subnet(subnet: Dhcp6Subnet, hosts: Sequence[Dhcp6Host], kea: Kea6Hos
                 "duid": _duid(mac),
                 "ip-addresses": [str(address)],
                 "hostname": check_node_name(host.node),
-                "user-context": _context(host),
+                "user-context": host_context(host),
             }
             for host in hosts
             for address in host.addresses
@@ -219,69 +220,33 @@ def _duid(mac: str) -> str:
     return duid_of_mac(check_mac(mac)).hex(":")
 
 
-def _context(host: Dhcp6Host) -> JsonObject:
-    return {"node": check_node_name(host.node), "bootenv": check_bootenv(host.bootenv)}
-
-
 # --- from Kea's configuration
 
 
 def parse_kea6_config(config: Mapping[str, object]) -> Dhcp6State:
     """Return the state that a server with this configuration serves, in the order of `sorted_state6`."""
-    dhcp6 = _map(config.get("Dhcp6"))
-    subnets = [_map(subnet) for subnet in _list(dhcp6.get("subnet6"))]
-    macs_by_host: dict[_HostKey, list[str]] = {}
-    for reservation in map(_map, _list(dhcp6.get("reservations"))):
-        macs_by_host.setdefault(_host_key(reservation), []).append(_mac(reservation))
-    reserved: dict[_HostKey, dict[str, list[str]]] = {}
-    for subnet in subnets:
-        for reservation in map(_map, _list(subnet.get("reservations"))):
-            macs_by_address = reserved.setdefault(_host_key(reservation), {})
-            for address in _list(reservation.get("ip-addresses")):
-                macs_by_address.setdefault(str(address), []).append(_mac(reservation))
-    context = _map(dhcp6.get("user-context"))
-    generation = context.get("generation", 0)
+    dhcp6 = as_mapping(config.get("Dhcp6"))
+    subnets = [as_mapping(subnet) for subnet in as_list(dhcp6.get("subnet6"))]
+    everywhere = map(_read_reservation, as_list(dhcp6.get("reservations")))
+    in_subnets = (_read_reservation(entry) for subnet in subnets for entry in as_list(subnet.get("reservations")))
     return sorted_state6(
         Dhcp6State(
-            generation=generation if isinstance(generation, int) else 0,
+            generation=read_generation(dhcp6),
             subnets=tuple(_parse_subnet(subnet) for subnet in subnets),
-            hosts=tuple(
-                Dhcp6Host(
-                    key[0],
-                    key[1],
-                    tuple(macs),
-                    # An address that only some of its MACs get is not what was rendered.
-                    tuple(
-                        IPv6Address(address)
-                        for address, address_macs in reserved.get(key, {}).items()
-                        if sorted(address_macs) == sorted(macs)
-                    ),
-                )
-                for key, macs in macs_by_host.items()
-            ),
+            hosts=read_hosts(everywhere, in_subnets, IPv6Address),
         )
     )
 
 
 def sorted_state6(state: Dhcp6State) -> Dhcp6State:
     """Return the same state in the order in which two states are compared."""
-    return replace(
-        state,
-        subnets=tuple(sorted(state.subnets, key=lambda subnet: subnet.id)),
-        hosts=tuple(
-            replace(host, macs=tuple(sorted(host.macs)), addresses=tuple(sorted(host.addresses)))
-            for host in sorted(state.hosts, key=lambda host: host.node)
-        ),
-    )
+    subnets = tuple(sorted(state.subnets, key=lambda subnet: subnet.id))
+    return replace(state, subnets=subnets, hosts=sort_hosts(state.hosts))
 
 
-_HostKey = tuple[str, str, str]
-"""Node, bootenv and host name of a reservation."""
-
-
-def _host_key(reservation: Mapping[str, object]) -> _HostKey:
-    context = _map(reservation.get("user-context"))
-    return str(context.get("node")), str(context.get("bootenv")), str(reservation.get("hostname"))
+def _read_reservation(value: object) -> Reservation:
+    entry = as_mapping(value)
+    return read_reservation(entry, _mac(entry), as_list(entry.get("ip-addresses")))
 
 
 def _mac(reservation: Mapping[str, object]) -> str:
@@ -296,24 +261,7 @@ def _parse_subnet(subnet: Mapping[str, object]) -> Dhcp6Subnet:
     assert isinstance(id, int)
     return Dhcp6Subnet(
         id,
-        str(_map(subnet.get("user-context")).get("network")),
+        str(as_mapping(subnet.get("user-context")).get("network")),
         IPv6Network(str(subnet.get("subnet"))),
-        tuple(_parse_pool(str(_map(pool)["pool"])) for pool in _list(subnet.get("pools"))),
+        read_pools(subnet, IPv6Address),
     )
-
-
-def _parse_pool(text: str) -> tuple[IPv6Address, IPv6Address]:
-    """Return the ends of a pool. Kea writes one that is just a network as that."""
-    first, dash, last = (part.strip() for part in text.partition("-"))
-    if dash:
-        return IPv6Address(first), IPv6Address(last)
-    network = IPv6Network(first)
-    return network[0], network[-1]
-
-
-def _map(value: object) -> Mapping[str, object]:
-    return value if isinstance(value, dict) else {}
-
-
-def _list(value: object) -> Sequence[object]:
-    return value if isinstance(value, list) else ()

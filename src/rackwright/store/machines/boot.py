@@ -9,8 +9,9 @@ from sqlalchemy import Row
 
 from rackwright.domain.errors import NotFound
 from rackwright.domain.machines.install import SLEDGEHAMMER
-from rackwright.domain.networks.dhcp import DhcpHost, DhcpState, DhcpSubnet, pool_share, sorted_state
-from rackwright.domain.networks.dhcp6 import Dhcp6Host, Dhcp6State, Dhcp6Subnet, DhcpStates, sorted_state6
+from rackwright.domain.networks.dhcp import DhcpState, DhcpSubnet, sorted_state
+from rackwright.domain.networks.dhcp6 import Dhcp6State, Dhcp6Subnet, DhcpStates, sorted_state6
+from rackwright.domain.networks.dhcp_hosts import DhcpHost, pool_share
 from rackwright.domain.networks.networks import Category, Network, Use
 from rackwright.domain.states import PROPOSED
 from rackwright.store.db.session import Session
@@ -65,16 +66,16 @@ async def read_dhcp_state(session: Session, node_role_id: int) -> DhcpStates:
     return DhcpStates(sorted_state(v4), sorted_state6(v6))
 
 
-def _build_host(row: Row[Any], subnets: Sequence[DhcpSubnet]) -> DhcpHost:
+def _build_host(row: Row[Any], subnets: Sequence[DhcpSubnet]) -> DhcpHost[IPv4Address]:
     addresses = map(IPv4Address, row.v4)
     served = tuple(address for address in addresses if any(address in subnet.subnet for subnet in subnets))
     return DhcpHost(row.name, row.bootenv or SLEDGEHAMMER, tuple(row.macs), served)
 
 
-def _build_host6(row: Row[Any], subnets: Sequence[Dhcp6Subnet]) -> Dhcp6Host:
+def _build_host6(row: Row[Any], subnets: Sequence[Dhcp6Subnet]) -> DhcpHost[IPv6Address]:
     addresses = map(IPv6Address, row.v6)
     served = tuple(address for address in addresses if any(address in subnet.subnet for subnet in subnets))
-    return Dhcp6Host(row.name, row.bootenv or SLEDGEHAMMER, tuple(row.macs), served)
+    return DhcpHost(row.name, row.bootenv or SLEDGEHAMMER, tuple(row.macs), served)
 
 
 def _is_served(network: Network, family: int) -> bool:

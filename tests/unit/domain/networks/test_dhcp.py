@@ -10,16 +10,15 @@ from hypothesis import strategies as st
 
 from rackwright.domain.errors import Invalid
 from rackwright.domain.networks.dhcp import (
-    DhcpHost,
     DhcpState,
     DhcpSubnet,
     KeaHost,
     check_interface,
     parse_kea_config,
-    pool_share,
     render_kea_config,
     sorted_state,
 )
+from rackwright.domain.networks.dhcp_hosts import DhcpHost, pool_share
 
 PLACE = KeaHost("/run/kea", "/leases", ("eth0",), (IPv4Address("10.0.0.1"),))
 SUBNET = DhcpSubnet(

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from rackwright.domain.errors import Invalid
 from rackwright.domain.networks.dhcp6 import (
-    Dhcp6Host,
     Dhcp6State,
     Dhcp6Subnet,
     Kea6Host,
@@ -18,10 +17,11 @@ from rackwright.domain.networks.dhcp6 import (
     render_kea6_config,
     sorted_state6,
 )
+from rackwright.domain.networks.dhcp_hosts import DhcpHost
 
 PLACE = Kea6Host("/run/kea", "/leases", "020000000001", (IPv6Address("fd77::1"),))
 SUBNET = Dhcp6Subnet(1, "admin", IPv6Network("fd77::/64"), ((IPv6Address("fd77::1:0"), IPv6Address("fd77::1:fffe")),))
-HOST = Dhcp6Host("n1.rack.example", "local", ("52:54:00:00:00:01",), (IPv6Address("fd77::20"),))
+HOST = DhcpHost("n1.rack.example", "local", ("52:54:00:00:00:01",), (IPv6Address("fd77::20"),))
 
 macs = st.integers(0, 2**24 - 1).map(lambda n: "52:54:00:" + n.to_bytes(3, "big").hex(":"))
 hosts = st.lists(
@@ -39,7 +39,7 @@ def test_what_is_rendered_is_read_back_as_it_was(hosts: list[tuple[list[str], li
             3,
             (SUBNET,),
             tuple(
-                Dhcp6Host(f"n{n}.rack.example", "local", tuple(macs), tuple(SUBNET.subnet[a] for a in host_parts))
+                DhcpHost(f"n{n}.rack.example", "local", tuple(macs), tuple(SUBNET.subnet[a] for a in host_parts))
                 for n, (macs, host_parts) in enumerate(hosts)
             ),
         )
