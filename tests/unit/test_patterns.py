@@ -42,9 +42,11 @@ MEETS_OUTSIDE = {
     "api/routes/webhooks.py": ("KIND",),
     "cli/barclamp_template.py": ("[a-z][a-z0-9-]{0,30}[a-z0-9]",),
     "cli/output/terminal.py": ("_CONTROL",),
-    "domain/networks/dhcp.py": (
-        "_BOOTENV",
-        "_INTERFACE",
+    "domain/networks/dhcp.py": ("_INTERFACE",),
+    "domain/networks/dhcp_hosts.py": ("_BOOTENV",),
+    "domain/patterns.py": (
+        "_NUMBER",
+        "_TOKEN",
     ),
     "domain/barclamps/fields.py": (
         "_NAME",
@@ -276,9 +278,6 @@ INTERNAL = {
 
 WRITTEN_BY_OPERATORS = {
     "provision/images/host_sources.py: suite": "the package sources of this host, and a release of Debian that we name",
-    "domain/barclamps/attrib_schema.py: pattern": "of a barclamp; judged by domain/patterns.py",
-    "domain/installs/cloud_init/schema.py: pattern": "of an image; judged by domain/patterns.py",
-    "domain/patterns.py: source": "the classes \\d, \\s, \\w and their opposites",
     "states/reading/declarations.py: target": "the names a state watches, by whoever wrote the state",
     "states/reading/template_environment.py: pattern": "a filter of templates, by whoever wrote the template",
     "states/modules/file/edit.py: str(arguments['pattern'])": "what a state replaces",

@@ -1,12 +1,11 @@
 """Checks of the JSON Schemas (2020-12) of attribs, and of values against them.
 
 References are refused: they may loop, and a remote one would make validation fetch a URL. So every check ends, and
-nothing leaves the process. Patterns that could hold it up are refused, and others tried on texts of a bounded length.
+nothing leaves the process. Patterns are searched by RE2, which none of them can hold up.
 """
 
 import json
-import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import cast
@@ -18,9 +17,12 @@ from referencing import Registry
 
 from rackwright.domain.barclamps.value_errors import schema_words
 from rackwright.domain.catalogue import Json, JsonObject
-from rackwright.domain.patterns import find_pattern_fault, longest_text
+from rackwright.domain.json_patterns import BY_PATTERN, PATTERN_KEYWORDS, find_faulty_pattern
+from rackwright.domain.patterns import TooMuchWork, bounded_searches
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
+UNEVALUATED = "unevaluatedProperties"
+"""A keyword for which the library searches the patterns of others by itself."""
 # An empty registry: jsonschema's own would go to the network for a schema it does not know.
 _EMPTY_REGISTRY: Registry[bool | Mapping[str, Json]] = Registry()
 _META = Draft202012Validator(Draft202012Validator.META_SCHEMA, format_checker=Draft202012Validator.FORMAT_CHECKER)
@@ -59,7 +61,11 @@ def _find_meta_fault(canonical: str) -> SchemaFault | None:
 
 def find_value_fault(schema: JsonObject, value: Json) -> SchemaFault | None:
     """Return why the value does not fit a schema that has no fault; None if it fits."""
-    return _as_fault(best_match(_Validator(schema, registry=_EMPTY_REGISTRY).iter_errors(value)))
+    try:
+        with bounded_searches():
+            return _as_fault(best_match(_Validator(schema, registry=_EMPTY_REGISTRY).iter_errors(value)))
+    except TooMuchWork as error:
+        return SchemaFault((), str(error), str(error), value)
 
 
 def _as_fault(error: ValidationError | None) -> SchemaFault | None:
@@ -71,7 +77,8 @@ def _as_fault(error: ValidationError | None) -> SchemaFault | None:
 
 
 def _find_unusable(schema: JsonObject) -> SchemaFault | None:
-    """Return a fault for the first reference or slow pattern in the schema; None if it has none."""
+    """Return a fault for the first reference or unusable pattern in the schema; None if it has none."""
+    has_unevaluated = has_patterns = False
     stack: list[tuple[tuple[str | int, ...], Json]] = [((), schema)]
     while stack:
         path, value = stack.pop()
@@ -83,29 +90,16 @@ def _find_unusable(schema: JsonObject) -> SchemaFault | None:
                     continue
                 if key.startswith("$") and key != "$comment":
                     return SchemaFault((*path, key), f"{key} is not allowed; write out what it would refer to")
-                if slow := _find_slow_pattern(key, child):
-                    return SchemaFault((*path, key), f"this pattern could take very long: {slow}")
+                if faulty := find_faulty_pattern(key, child):
+                    pattern, reason = faulty
+                    return SchemaFault((*path, key), f"the pattern {pattern[:80]!r} cannot be used: {reason}")
+                has_unevaluated |= key == UNEVALUATED
+                has_patterns |= key == BY_PATTERN
                 stack.append(((*path, key), child))
+    if has_unevaluated and has_patterns:
+        return SchemaFault((), f"{UNEVALUATED} is not taken beside {BY_PATTERN}; write additionalProperties")
     return None
 
 
-def _find_slow_pattern(key: str, value: Json) -> str | None:
-    patterns = [value] if key == "pattern" else list(value) if isinstance(value, dict) and key == _BY_PATTERN else []
-    return next(filter(None, (find_pattern_fault(text) for text in patterns if isinstance(text, str))), None)
-
-
-_BY_PATTERN = "patternProperties"
-
-
-def _match(_: object, pattern: str, instance: object, _schema: object) -> Iterator[ValidationError]:
-    """As the library does it, on texts of a bounded length."""
-    if not isinstance(instance, str):
-        return
-    if len(instance) > longest_text(pattern):
-        yield ValidationError(f"{instance[:40]!r}... has more characters than its pattern is tried on")
-    elif not re.search(pattern, instance):
-        yield ValidationError(f"{instance!r} does not match {pattern!r}")
-
-
 _extend = cast("Callable[..., type[Draft202012Validator]]", extend)
-_Validator = _extend(Draft202012Validator, {"pattern": _match})
+_Validator = _extend(Draft202012Validator, PATTERN_KEYWORDS)

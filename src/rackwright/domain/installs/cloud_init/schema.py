@@ -3,16 +3,15 @@
 The schema comes with the image. It is JSON Schema draft 4, with what cloud-init adds to it: `deprecated`, which is no
 error; `anyOf` and `oneOf`, in which a deprecation does not make an alternative wrong; bytes are text; and what stands
 beside a `$ref` counts. Nothing is ever fetched. An image may be a stranger's: its schema is followed for so many steps,
-and none of its patterns may take long.
+and its patterns are searched by RE2, which none of them can hold up.
 """
 
 import json
-import re
 from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Protocol, cast
+from typing import cast
 
 from jsonschema import Draft4Validator, FormatChecker, TypeChecker
 from jsonschema.exceptions import ValidationError
@@ -23,7 +22,8 @@ from referencing.jsonschema import DRAFT4
 
 from rackwright.domain.catalogue import Json, JsonObject
 from rackwright.domain.installs.cloud_init.yaml_document import YamlValue
-from rackwright.domain.patterns import find_pattern_fault, longest_text
+from rackwright.domain.json_patterns import PATTERN_KEYWORDS, Validator, find_faulty_pattern
+from rackwright.domain.patterns import TooMuchWork, bounded_searches
 
 LONGEST_SCHEMA = 2 * 1024 * 1024
 """Bytes of a schema; those of today have 130 to 200 KB."""
@@ -73,14 +73,6 @@ class SchemaFault:
     def __str__(self) -> str:
         where = ".".join(str(step) for step in self.path)
         return f"{where}: {self.reason}" if where else self.reason
-
-
-class Validator(Protocol):
-    """What is used of the validators of the library, whose own type knows only values that JSON can hold."""
-
-    def iter_errors(self, instance: object) -> Iterator[ValidationError]: ...
-
-    def evolve(self, *, schema: JsonObject) -> "Validator": ...
 
 
 class _Deprecation(ValidationError):
@@ -136,16 +128,6 @@ def _errors(faults: list[ValidationError]) -> list[ValidationError]:
 Keyword = Callable[[Validator, Json, object, JsonObject], Iterator[ValidationError] | None]
 
 
-def _pattern(_validator: Validator, pattern: Json, instance: object, _schema: JsonObject) -> Iterator[ValidationError]:
-    if not isinstance(pattern, str) or not isinstance(instance, str):
-        return
-    longest = longest_text(pattern)
-    if len(instance) > longest:
-        yield ValidationError(f"{instance[:40]!r}... has more than {longest} characters, too many for its pattern")
-    elif not re.search(pattern, instance):
-        yield ValidationError(f"{instance[:LONGEST_REASON]!r} does not match {pattern!r}")
-
-
 def _counted(apply: Keyword) -> Keyword:
     """Have a keyword count its steps, and its reasons by their length, of which only the beginning is kept."""
 
@@ -153,7 +135,10 @@ def _counted(apply: Keyword) -> Keyword:
         validator: Validator, value: Json, instance: object, schema: JsonObject
     ) -> Iterator[ValidationError]:
         steps = _steps.get()
-        steps.take(1 + (len(value) if isinstance(value, list) else 0))
+        # A keyword with several schemas looks at each of them, those of properties perhaps at each for each property.
+        looked_at = len(value) if isinstance(value, list | dict) else 0
+        properties = len(instance) if isinstance(instance, dict) and isinstance(value, dict) else 1
+        steps.take(1 + looked_at * max(1, properties))
         if value is True and isinstance(instance, list) and schema.get("uniqueItems"):
             steps.take(len(instance) ** 2 // LETTERS_A_STEP)
         for error in apply(validator, value, instance, schema) or ():
@@ -165,7 +150,7 @@ def _counted(apply: Keyword) -> Keyword:
 
 
 def _make_validator_type() -> Callable[..., Validator]:
-    own = {"deprecated": _deprecated, "anyOf": _any_of, "oneOf": _one_of, "pattern": _pattern}
+    own = {"deprecated": _deprecated, "anyOf": _any_of, "oneOf": _one_of, **PATTERN_KEYWORDS}
     keywords = cast("dict[str, Keyword]", {**Draft4Validator.VALIDATORS, **own})
     make = cast("Callable[..., Callable[..., Validator]]", create)
     return make(
@@ -190,8 +175,11 @@ def find_schema_faults(schema: str, document: YamlValue) -> list[SchemaFault]:
         validator = _CloudConfigValidator(
             _parse_schema(schema), registry=_EMPTY_REGISTRY, format_checker=FormatChecker(FORMATS)
         )
-        found = [_fault_of(error, document) for error in validator.iter_errors(document.plain())]
-    except (*_UNUSABLE, Unresolvable, re.error) as error:
+        with bounded_searches():
+            found = [_fault_of(error, document) for error in validator.iter_errors(document.plain())]
+    except TooMuchWork as error:
+        raise BadSchema(str(error)) from None
+    except (*_UNUSABLE, Unresolvable) as error:
         raise BadSchema(f"{type(error).__name__}: {str(error)[:LONGEST_REASON]}") from None
     distinct = list(dict.fromkeys(found))
     return sorted(distinct, key=lambda fault: fault.line)[:MOST_FAULTS]
@@ -202,21 +190,18 @@ def _parse_schema(text: str) -> JsonObject:
     parsed = json.loads(text)
     if not isinstance(parsed, dict):
         raise TypeError("it is no JSON object")
-    for pattern in _patterns(parsed):
-        if fault := find_pattern_fault(pattern):
-            raise ValueError(f"its pattern {pattern[:80]!r} could take very long: {fault}")
+    for pattern, reason in _faulty_patterns(parsed):
+        raise ValueError(f"its pattern {pattern[:80]!r} cannot be used: {reason}")
     return parsed
 
 
-def _patterns(schema: JsonObject) -> Iterator[str]:
-    """Yield all that may be a pattern in a schema, wherever it is."""
+def _faulty_patterns(schema: JsonObject) -> Iterator[tuple[str, str]]:
+    """Yield all in a schema that may be a pattern and is none that can be used, and why."""
     unread: list[Json] = [schema]
     while unread:
         value = unread.pop()
         if isinstance(value, dict):
-            pattern, properties = value.get("pattern"), value.get("patternProperties")
-            yield from (pattern,) if isinstance(pattern, str) else ()
-            yield from properties if isinstance(properties, dict) else ()
+            yield from filter(None, (find_faulty_pattern(key, child) for key, child in value.items()))
             unread += value.values()
         elif isinstance(value, list):
             unread += value
