@@ -20,6 +20,8 @@ SIGNATURE = "manifest.minisig"
 ARCHITECTURE = "architecture"
 """The key in what an image tells about itself that says for which kind of machine it is."""
 NAME = re.compile(r"[a-z0-9][a-z0-9.-]{0,62}")
+CHUNKS_FOLDER = "chunks"
+"""What lies beside the images on a shelf, so that none can have that name."""
 FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
@@ -107,3 +109,7 @@ def _digest(text: object) -> str:
     if not isinstance(text, str) or not DIGEST.fullmatch(text):
         raise ValueError(f"{str(text)[:80]!r} is no SHA-256")
     return text
+
+
+def is_image_name(name: str) -> bool:
+    return NAME.fullmatch(name) is not None and name != CHUNKS_FOLDER

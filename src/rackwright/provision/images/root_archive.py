@@ -43,6 +43,8 @@ LARGEST_READ = 1 << 20
 """Bytes of a file that is read for what it says of the system."""
 LARGEST_STATUS = 64 << 20
 """Bytes of dpkg's list of packages."""
+MOST_READ = LARGEST_STATUS + (32 << 20)
+"""Bytes of all files of an image that are read: they are kept in memory."""
 MOST_OWNER = (1 << 31) - 1
 MADE_HERE = 1704067200
 """The time of what is newer than its build: so the same files made on another day are the same bytes."""
@@ -89,7 +91,7 @@ class RootArchive:
         self._wanted = wanted
         self._fresh_since = fresh_since
         self._pieces = _Pieces(chunks)
-        self._bytes = self._entries = self._names = 0
+        self._bytes = self._entries = self._names = self._kept = 0
 
     def write(self, entries: Iterable[Entry]) -> None:
         """Write entries; BuildFailed if one must not be in an image."""
@@ -207,6 +209,7 @@ class RootArchive:
 
     def _content(self, name: str, entry: Entry) -> Iterator[bytes]:
         kept = bytearray() if self._wanted(name) else None
+        most = LARGEST_STATUS if name.endswith("/status") else LARGEST_READ
         left = max(entry.info.size, 0)
         opened = entry.open() if left else None
         while left:
@@ -217,12 +220,15 @@ class RootArchive:
             if not block:
                 raise BuildFailed(f"{name[:200]!r} in the image ends {left} bytes too early.")
             left -= len(block)
-            if kept is not None and len(kept) <= (LARGEST_STATUS if name.endswith("/status") else LARGEST_READ):
-                kept += block
+            if kept is not None:
+                kept += block[: most - len(kept)]
             yield block
         if opened is not None:
             opened.close()
         if kept is not None:
+            self._kept += len(kept)
+            if self._kept > MOST_READ:
+                raise BuildFailed(f"The files that say what the system is have more than {MOST_READ >> 20} MiB.")
             self.facts.contents[name] = bytes(kept)
 
     def _put(self, info: tarfile.TarInfo, content: Iterable[bytes]) -> None:

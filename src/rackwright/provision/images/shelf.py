@@ -23,12 +23,13 @@ from rackwright.domain.architectures import build_command
 from rackwright.private_files import sync_folder, write_private_file
 from rackwright.provision.images.chunks import BLOCK, Chunk, ChunkStore
 from rackwright.provision.images.manifest import (
+    CHUNKS_FOLDER,
     MANIFEST,
-    NAME,
     SIGNATURE,
     BadManifest,
     Image,
     ImageFile,
+    is_image_name,
     read_manifest,
     write_manifest,
 )
@@ -62,11 +63,11 @@ class Shelf:
         self.folder = home / "images"
         self.signing_keys = signing_keys
         """The minisign public keys of which one must have signed an image; none: images need no signature."""
-        self.chunks = ChunkStore(self.folder / "chunks")
+        self.chunks = ChunkStore(self.folder / CHUNKS_FOLDER)
 
     def find(self, name: str) -> Image:
         """Return an image by name, or raise NoImage."""
-        if not NAME.fullmatch(name):
+        if not is_image_name(name):
             raise NoImage(f"{name[:64]!r} is no name of an image.")
         # All is read from the folder that the link leads to now, so that nothing is mixed with what replaces it.
         folder, before = (self.folder / name).resolve(), None
@@ -157,7 +158,7 @@ class Shelf:
         mappings are read at the end of the block. After an exception nothing of it is left. `sign` returns the image's
         signature; where images have to be signed, nothing is begun without it.
         """
-        if not NAME.fullmatch(name):
+        if not is_image_name(name):
             raise NoImage(f"{name[:64]!r} is no name of an image.")
         if self.signing_keys and sign is None:
             raise NoImage(
@@ -331,7 +332,7 @@ def _read_digests(path: Path) -> set[str]:
 
 
 def _is_name_link(path: Path) -> bool:
-    return path.is_symlink() and NAME.fullmatch(path.name) is not None
+    return path.is_symlink() and is_image_name(path.name)
 
 
 def _sync_files(folder: Path) -> None:

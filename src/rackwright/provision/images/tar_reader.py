@@ -12,7 +12,7 @@ from tarfile import HeaderError
 from typing import IO, ClassVar, Self, cast
 
 from rackwright.provision.images.packages import BuildFailed
-from rackwright.provision.images.root_archive import Entry
+from rackwright.provision.images.root_archive import MOST_BYTES, MOST_FILES, Entry
 
 LARGEST_HEADER = 1 << 20
 """Bytes of a header that tarfile reads into memory."""
@@ -20,6 +20,8 @@ LARGEST_HEADERS = 4 << 20
 """Bytes of all headers of one member: its names, attributes, and the map of a sparse file."""
 LARGEST_ATTRIBUTES = 1000
 """Attributes that hold for all members from there on, and are copied for each."""
+LARGEST_ARCHIVE = MOST_BYTES + 2048 * MOST_FILES
+"""Bytes of all that is read, with headers for as many files as there may be: a sparse file has more than it says."""
 LONGEST_END = 16 << 20
 """Bytes of zeros at the end of an archive, which fill up its last record."""
 _BLOCK = 1 << 16
@@ -37,6 +39,8 @@ class _Source:
     def read(self, size: int) -> bytes:
         if self.most is not None and self.count > self.most:
             raise BuildFailed(f"A header of the archive has more than {LARGEST_HEADERS >> 20} MiB.")
+        if self.count > LARGEST_ARCHIVE:
+            raise BuildFailed(f"There is more than {LARGEST_ARCHIVE >> 30} GiB to read in the archive.")
         block = self._stream.read(size)
         self.count += len(block)
         if len(self._last) < tarfile.BLOCKSIZE:

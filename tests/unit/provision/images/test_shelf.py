@@ -57,6 +57,11 @@ def test_a_name_that_is_no_image_finds_nothing(tmp_path: Path, name: str) -> Non
         shelf.find(name)
 
 
+def test_no_image_has_the_name_of_what_lies_beside_the_images(tmp_path: Path) -> None:
+    with pytest.raises(NoImage, match="is no name of an image"), Shelf(tmp_path).making("chunks", {}):
+        pytest.fail("nothing is begun")
+
+
 @pytest.mark.parametrize("file", ["..", "../../secret", "manifest.json", "/etc/passwd", "kernel/../kernel", ""])
 def test_a_file_that_the_manifest_does_not_name_is_not_there(tmp_path: Path, file: str) -> None:
     (tmp_path / "secret").write_text("x")

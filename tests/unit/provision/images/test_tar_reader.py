@@ -176,3 +176,24 @@ def test_a_name_that_is_no_utf_8_stays_as_it_is(
     header[148:156] = b"%06o\0 " % sum(header)
     archive = _write(store, io.BytesIO(bytes(header) + content[512:] + END))
     assert [path.encode("utf-8", "surrogateescape") for path in archive.facts.kinds if path != "etc"] == [name]
+
+
+def test_files_that_are_kept_in_memory_are_bounded_in_all(store: ChunkStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(root_archive, "LARGEST_READ", 1000)
+    monkeypatch.setattr(root_archive, "MOST_READ", 4500)
+    archive = RootArchive(store, lambda name: name.startswith("wanted/"))
+    archive.write(read_tar(io.BytesIO(_member("wanted/long", b"x" * 5000) + END)))
+    assert archive.facts.contents == {"wanted/long": b"x" * 1000}
+    many = b"".join(_member(f"wanted/{number}", b"x" * 1000) for number in range(4)) + END
+    with pytest.raises(BuildFailed, match="say what the system is"):
+        archive.write(read_tar(io.BytesIO(many)))
+    archive.abort()
+
+
+def test_all_that_is_read_counts_whatever_a_sparse_file_says_of_its_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tar_reader, "LARGEST_ARCHIVE", 1 << 20)
+    sparse = _info("bomb", tarfile.GNUTYPE_SPARSE, 1 << 30).tobuf(tarfile.GNU_FORMAT)
+    bomb = _Endless(sparse, b"\0" * 512)
+    with pytest.raises(BuildFailed, match="to read in the archive"):
+        assert all(entry.info.size == 0 for entry in read_tar(cast("IO[bytes]", bomb)))
+    assert bomb.sent < 2 << 20

@@ -10,7 +10,7 @@ from rackwright.provision.images.chunks import BLOCK
 from rackwright.provision.images.disk_space import require_space, show_size
 from rackwright.provision.images.importing import disk_images, oci_images, tarballs
 from rackwright.provision.images.importing.work_folders import remove_abandoned, work_folder
-from rackwright.provision.images.manifest import NAME, Image
+from rackwright.provision.images.manifest import Image, is_image_name
 from rackwright.provision.images.packages import BuildFailed, Say, require_programs
 from rackwright.provision.images.root_images import Sign, put_root_image
 from rackwright.provision.images.shelf import Shelf
@@ -23,7 +23,7 @@ def import_image(
 
     `sha256` is the digest of the file; of an OCI image that is no file, that of its manifest.
     """
-    if not NAME.fullmatch(name) or name in SLEDGEHAMMERS:
+    if not is_image_name(name) or name in SLEDGEHAMMERS:
         raise BuildFailed(f"{name[:64]!r} is no name for an image that is imported: small letters, digits, - and .")
     require_programs("zstd")
     if sha256 is not None:
