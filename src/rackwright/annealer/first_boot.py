@@ -1,14 +1,14 @@
 """cloud-init at the first boot of an installed system: its seed is sent over SSH, and its end waited for."""
 
+import asyncio
 from collections.abc import Sequence
 from typing import Protocol
 
 from rackwright.domain.installs.cloud_init.part import FirstBoot, make_first_boot
-from rackwright.domain.installs.cloud_init.status import CloudInitState
+from rackwright.domain.installs.cloud_init.status import CloudInitState, CloudInitStatus, Hide
 from rackwright.domain.installs.request import RootFile
 from rackwright.domain.masking import Mask
 from rackwright.hammers.base import HammerFailed
-from rackwright.reach.cloud_init import CloudInitAnswer
 from rackwright.reach.ssh_connections import Unreachable
 from rackwright.store.db.session import Session
 from rackwright.store.machines import install_attempts
@@ -21,8 +21,12 @@ MOST_REMEMBERED = 1000
 class Delivery(Protocol):
     """How a system gets its seed."""
 
-    async def advance(self, node_id: int, label: str, files: Sequence[RootFile]) -> CloudInitAnswer:
-        """Give a system the seed `label` unless it has it, and return how far its cloud-init is."""
+    async def ask(self, node_id: int, label: str, hide: Hide) -> CloudInitStatus | None:
+        """Return how far cloud-init of a system is; None if it has no seed `label` yet."""
+        ...
+
+    async def deliver(self, node_id: int, label: str, files: Sequence[RootFile], hide: Hide) -> CloudInitStatus:
+        """Give a system the seed `label`, and return how far its cloud-init is."""
         ...
 
 
@@ -48,20 +52,22 @@ class FirstBoots:
         """
         mask = Mask(first_boot.secrets.values())
         try:
-            answer = await self._delivery.advance(action.node_id, _label(action), first_boot.files)
+            status = await self._delivery.ask(action.node_id, _label(action), mask.text)
+            if status is None:
+                files = await asyncio.to_thread(first_boot.make_files)
+                status = await self._delivery.deliver(action.node_id, _label(action), files, mask.text)
+                await self._note(action, "cloud-init was given its user-data over SSH; waiting for its end")
         except Unreachable as error:
             await self._tell_once(action, mask.text(str(error)))
             raise HammerFailed(mask.text(str(error))) from None
-        if answer.delivered:
-            await self._note(action, "cloud-init was given its user-data over SSH; waiting for its end")
-        reason = mask.text(answer.status.reason)
-        if answer.status.state is CloudInitState.FAILED:
+        reason = mask.text(status.reason)
+        if status.state is CloudInitState.FAILED:
             await self._store.change(
                 lambda session: install_attempts.record_set_up_failure(session, action.attempt_id, reason),
                 actor=self._actor,
             )
             return False
-        if answer.status.state is CloudInitState.DONE:
+        if status.state is CloudInitState.DONE:
             await self._note(action, f"cloud-init is done, degraded: {reason}" if reason else "cloud-init is done")
             return True
         return False

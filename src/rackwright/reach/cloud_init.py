@@ -1,7 +1,8 @@
 """Giving a new system its cloud-init seed over SSH, to the pinned host key, and asking how far its cloud-init is.
 
-One short command does both, and may be sent as often as wanted: a system that has the seed of this attempt keeps it.
-The seed comes on standard input with its digest, so half of one is never used, and nothing is on a command line.
+One short command asks, and with a seed it gives: it may be sent as often as wanted, since a system that has the seed of
+this attempt keeps it. The seed comes on standard input with its digest, so half of one is never used, and nothing is on
+a command line.
 """
 
 import asyncio
@@ -11,15 +12,14 @@ import re
 import shlex
 import tarfile
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 
-from rackwright.domain.installs.cloud_init.status import BadStatus, CloudInitState, CloudInitStatus, read_status
+from rackwright.domain.installs.cloud_init.status import BadStatus, CloudInitState, CloudInitStatus, Hide, read_status
 from rackwright.domain.installs.request import RootFile
 from rackwright.domain.machines.install_log import one_line
 from rackwright.reach.ssh_connections import Connections, ShortAnswer, Target, Unreachable
 
 SECONDS = 25.0
-"""For a whole command; a large seed has 200 KB."""
+"""For a whole command; a large seed has 400 KB."""
 _LABEL = re.compile(r"[A-Za-z0-9-]{1,64}")
 
 _ADVANCE = r"""
@@ -34,8 +34,13 @@ mkdir -p /etc/rackwright
 exec 9>/run/rackwright-cloud-init.lock
 flock 9
 marker=/etc/rackwright/cloud-init
+off=/etc/cloud/cloud-init.disabled
+answer=kept
 if [ "$(cat $marker 2>/dev/null || :)" = "$1" ]; then
-    echo kept
+    :
+elif [ -z "$2" ]; then
+    echo wanted
+    exit 0
 else
     seed=$(mktemp /run/rackwright-seed.XXXXXX)
     trap 'rm -f "$seed"' EXIT
@@ -49,13 +54,18 @@ else
     rm -f /run/cloud-init/status.json /run/cloud-init/result.json
     rm -rf /var/lib/cloud/seed/nocloud
     tar -xf "$seed" -C /
-    rm -f /etc/cloud/cloud-init.disabled
     sync
     echo "$1" >$marker
     sync
-    systemctl daemon-reload
-    echo delivered
+    answer=delivered
 fi
+# Behind the marker: a system that loses its power in between still has cloud-init off, and is not given its seed again.
+if [ $answer = delivered ] || [ -e $off ]; then
+    rm -f $off
+    sync
+    systemctl daemon-reload
+fi
+echo $answer
 if ! systemctl is-active --quiet cloud-init.target && [ -z "$(systemctl list-jobs --no-legend 'cloud-*')" ]; then
     systemctl start --no-block cloud-init.target
 fi
@@ -69,19 +79,10 @@ else
     echo '{"status": "running"}'
 fi
 """
-"""Takes the label of the attempt and the digest of the seed. The marker is written when all of the seed is there; a
-system that loses its power from then on runs cloud-init at its next boot by itself. What an image's cloud-init did
-before is forgotten: its stages keep their order only if none of them is over. To start the target of stages that are
-over would repeat one that failed, whose errors would be gone then."""
-
-
-@dataclass(frozen=True)
-class CloudInitAnswer:
-    """What came of asking a system about its cloud-init."""
-
-    delivered: bool
-    """The seed was put there just now."""
-    status: CloudInitStatus
+"""Takes the label of the attempt and the digest of the seed; without one it only asks. The marker is written when all
+of the seed is there; a system that loses its power once cloud-init is on runs it at its next boot by itself. What an
+image's cloud-init did before is forgotten: its stages keep their order only if none of them is over. To start the
+target of stages that are over would repeat one that failed, whose errors would be gone then."""
 
 
 class CloudInitDelivery:
@@ -91,14 +92,25 @@ class CloudInitDelivery:
         self._connections = connections
         self._targets = targets
 
-    async def advance(self, node_id: int, label: str, files: Sequence[RootFile]) -> CloudInitAnswer:
-        """Give a system the seed of the attempt `label` unless it has it, and return how far its cloud-init is.
+    async def ask(self, node_id: int, label: str, hide: Hide) -> CloudInitStatus | None:
+        """Return how far cloud-init of a system is; None if it has no seed of the attempt `label` yet.
 
         Unreachable, if that cannot be told now.
         """
+        return await self._run(node_id, label, b"", hide)
+
+    async def deliver(self, node_id: int, label: str, files: Sequence[RootFile], hide: Hide) -> CloudInitStatus:
+        """Give a system the seed of the attempt `label` unless it has it, and return how far its cloud-init is."""
+        seed = await asyncio.to_thread(pack_seed, files)
+        status = await self._run(node_id, label, seed, hide)
+        if status is None:
+            raise Unreachable("it did not take its cloud-init seed")
+        return status
+
+    async def _run(self, node_id: int, label: str, seed: bytes, hide: Hide) -> CloudInitStatus | None:
         assert _LABEL.fullmatch(label), label
-        seed = pack_seed(files)
-        words = ["exec", "sh", "-c", _ADVANCE, "sh", label, hashlib.sha256(seed).hexdigest()]
+        digest = hashlib.sha256(seed).hexdigest() if seed else ""
+        words = ["exec", "sh", "-c", _ADVANCE, "sh", label, digest]
         answer = ShortAnswer()
         target = await self._targets(node_id)
         try:
@@ -109,12 +121,12 @@ class CloudInitDelivery:
                 try:
                     channel.write(seed)
                     channel.write_eof()
-                    return read_answer(await answer.text)
+                    return read_answer(await answer.text, hide)
                 finally:
                     channel.abort()
         except TimeoutError:
             self._connections.drop(node_id)
-            raise Unreachable(f"{target.node} did not take its cloud-init seed within {SECONDS:g} s") from None
+            raise Unreachable(f"{target.node} did not answer about cloud-init within {SECONDS:g} s") from None
         except (BadStatus, BrokenPipeError) as error:
             raise Unreachable(f"cloud-init of {target.node} cannot be started: {error}") from error
 
@@ -135,14 +147,16 @@ def pack_seed(files: Sequence[RootFile]) -> bytes:
     return packed.getvalue()
 
 
-def read_answer(text: str) -> CloudInitAnswer:
-    """Return what an answer to the command says; BadStatus if it says nothing."""
+def read_answer(text: str, hide: Hide) -> CloudInitStatus | None:
+    """Return what an answer to the command says, None if the seed is wanted; BadStatus if it says nothing."""
     lines = text.split("\n", 3)
+    if lines[0] == "wanted":
+        return None
     if len(lines) < 4 or lines[0] not in ("delivered", "kept") or not lines[1].startswith("failed"):
-        raise BadStatus(one_line(text[-300:]) or "it says nothing")
-    status = read_status(lines[3])
+        raise BadStatus(one_line(hide(text)[-300:]) or "it says nothing")
+    status = read_status(lines[3], hide)
     units = one_line(lines[1].removeprefix("failed"))
     if status.state is CloudInitState.PENDING and units and lines[2] == "active":
         # Its last stage is over and left no result: it broke.
-        status = CloudInitStatus(CloudInitState.FAILED, f"these failed: {units}")
-    return CloudInitAnswer(lines[0] == "delivered", status)
+        return CloudInitStatus(CloudInitState.FAILED, f"these failed: {units}")
+    return status

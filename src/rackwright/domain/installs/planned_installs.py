@@ -14,6 +14,9 @@ DISK_ATTRIBS = frozenset({"provisioner-disk", "provisioner-storage"})
 """The attributes by which people choose disks."""
 
 
+_CHOICES = ("disk", "storage", "kernel_arguments", "network", "user_data", "meta_data")
+
+
 @dataclass(frozen=True)
 class PlannedInstall:
     """An install that a commit would begin, and what is known of its machine."""
@@ -52,7 +55,7 @@ class PlannedInstall:
     def _choices(self) -> JsonObject:
         """What decides which system is put on which disks, and how. No secrets: a digest of them could be guessed."""
         firmware = self.request.facts.get("firmware")
-        chosen = {name: self.request.setting(name) for name in ("disk", "storage", "kernel_arguments")}
+        chosen = {name: self.request.setting(name) for name in _CHOICES}
         return {"os": self.os, "firmware": firmware.get("mode") if isinstance(firmware, dict) else None, **chosen}
 
     @property

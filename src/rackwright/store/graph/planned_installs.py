@@ -18,7 +18,6 @@ from rackwright.domain.installs.planned_installs import PlannedInstall, disk_nam
 from rackwright.domain.installs.request import InstallRequest, Interface
 from rackwright.domain.machines.power import has_bmc_login
 from rackwright.domain.networks.networks import Category, Network
-from rackwright.domain.sealed import MASK
 from rackwright.store.db.session import Session
 from rackwright.store.networks.network_rows import select_networks
 
@@ -98,13 +97,16 @@ def _resolve_all(installs: Iterable[PlannedInstall]) -> None:
 
 
 def _read_settings(session: Session, catalogue: Catalogue, row: Row[Any]) -> JsonObject:
-    """Return the settings of an install; of secrets that people named, only the names."""
+    """Return the settings of an install; of secrets that people named, only the names and the lengths."""
     merged = merge(row.template, row.role_wall, row.role_data, row.wall, row.sysdata, row.user_data)
     opened = session.store.vault.open_secrets(catalogue.secret_attribs, merged)
     provisioner = opened.get("provisioner")
     settings: JsonObject = provisioner if isinstance(provisioner, dict) else {}
     secrets = settings.get("secrets")
-    return {**settings, "secrets": dict.fromkeys(secrets, MASK)} if isinstance(secrets, dict) else settings
+    if not isinstance(secrets, dict):
+        return settings
+    lengths: JsonObject = {name: len(secret) if isinstance(secret, str) else 0 for name, secret in secrets.items()}
+    return {**settings, "secrets": lengths}
 
 
 async def select_node_addresses(

@@ -82,10 +82,13 @@ def test_a_digest_does_not_tell_in_which_order_disks_and_what_is_on_them_were_fo
         ("debian-12", {"storage": "lvm"}, "bios"),
         ("debian-12", {"storage": "flat", "disk": "sda"}, "bios"),
         ("debian-12", {"storage": "flat", "kernel_arguments": "quiet"}, "bios"),
+        ("debian-12", {"storage": "flat", "network": "network: {version: 2}"}, "bios"),
+        ("debian-12", {"storage": "flat", "user_data": "#!/bin/sh\n"}, "bios"),
+        ("debian-12", {"storage": "flat", "meta_data": {"rack": 1}}, "bios"),
         ("debian-12", {"storage": "flat"}, "uefi"),
     ],
 )
-def test_a_digest_is_another_where_another_system_or_layout_comes_onto_the_same_disk(
+def test_a_digest_is_another_where_another_system_or_layout_comes_there(
     os: str, settings: dict[str, Json], firmware: str
 ) -> None:
     def digest(os: str, settings: dict[str, Json], firmware: str) -> str:

@@ -19,6 +19,8 @@ from rackwright.domain.sealed import is_sealed
 
 META_DATA = "provisioner-meta-data"
 SECRETS = "provisioner-secrets"
+MOST_OF_SECRETS = 256 * 1024
+"""Characters that secrets add to user-data in all: each reference counts, also several to one secret."""
 
 
 @dataclass(frozen=True)
@@ -71,8 +73,16 @@ def _check_meta_data(request: InstallRequest) -> Iterator[Problem]:
 
 
 def _check_references(verdict: Verdict, secrets: Json) -> Iterator[Problem]:
-    names = set() if not isinstance(secrets, dict) or is_sealed(secrets) else set(secrets)
+    """Judge references by the secrets that there are: while planning, the length of each by its name."""
+    lengths = {} if not isinstance(secrets, dict) or is_sealed(secrets) else secrets
+    names, added = set(lengths), 0
     for name, line in verdict.references:
+        length = lengths.get(name)
+        before, added = added, added + (length if isinstance(length, int) else 0)
+        if before <= MOST_OF_SECRETS < added:
+            yield Problem(
+                ATTRIB, f"the secrets that it refers to have more than {MOST_OF_SECRETS} characters in all", line
+            )
         if not NAME.fullmatch(name):
             yield Problem(ATTRIB, f"{name[:64]!r} is no name of a secret", line)
         elif name not in names:
@@ -119,8 +129,15 @@ def _check_schema(data: UserData, image: CloudInitSchema) -> InstallPart:
 class FirstBoot:
     """What cloud-init of a new system is given, with its secrets: never for a log, an answer or the installer."""
 
-    files: tuple[RootFile, ...]
+    node: str
+    instance_id: str
+    user_data: str
+    meta_data: JsonObject
     secrets: Mapping[str, str]
+
+    def make_files(self) -> tuple[RootFile, ...]:
+        """Return the files of the seed. That may take a second: it is for a thread of its own."""
+        return make_seed(self.node, self.instance_id, read_user_data(self.user_data), self.meta_data, self.secrets)
 
 
 def make_first_boot(node: str, instance_id: str, settings: JsonObject) -> FirstBoot | None:
@@ -130,8 +147,7 @@ def make_first_boot(node: str, instance_id: str, settings: JsonObject) -> FirstB
         return None
     meta_data, given = settings.get("meta_data"), settings.get("secrets")
     secrets = {name: value for name, value in _entries(given) if isinstance(value, str)}
-    described = dict(_entries(meta_data))
-    return FirstBoot(make_seed(node, instance_id, read_user_data(text), described, secrets), secrets)
+    return FirstBoot(node, instance_id, text, dict(_entries(meta_data)), secrets)
 
 
 def _entries(value: Json) -> Iterator[tuple[str, Json]]:

@@ -273,7 +273,7 @@ def test_nothing_of_it_is_told_to_the_installer() -> None:
 def seed_of(settings: JsonObject) -> dict[str, str]:
     first_boot = make_first_boot("n1.example", "rackwright-7", settings)
     assert first_boot is not None
-    return {file.path: file.content for file in first_boot.files}
+    return {file.path: file.content for file in first_boot.make_files()}
 
 
 def test_user_data_is_given_just_as_it_was_written() -> None:
@@ -310,6 +310,14 @@ def test_whatever_a_secret_holds_it_stays_one_value() -> None:
 def test_a_script_has_the_secret_in_its_place() -> None:
     seed = seed_of({"user_data": "#!/bin/sh\nset '${secret:db}' ${secret:none}\n", "secrets": {"db": "\\1 x"}})
     assert seed[f"{SEED}/user-data"] == "#!/bin/sh\nset '\\1 x' ${secret:none}\n"
+
+
+def test_what_secrets_add_in_all_is_bounded_before_a_machine_is_touched() -> None:
+    text = "#cloud-config\nruncmd:\n" + "- echo ${secret:large}\n" * 20
+    assert refusals(text, secrets={"large": 13_000}) == []
+    assert refusals(text, secrets={"large": 14_000}) == [
+        "line 21: the secrets that it refers to have more than 262144 characters in all"
+    ]
 
 
 def test_only_the_names_of_secrets_are_looked_at_while_planning() -> None:

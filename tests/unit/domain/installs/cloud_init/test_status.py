@@ -5,10 +5,11 @@ import json
 import pytest
 
 from rackwright.domain.installs.cloud_init.status import BadStatus, CloudInitState, read_status
+from rackwright.domain.masking import Mask
 
 
 def status(**fields: object) -> tuple[CloudInitState, str]:
-    read = read_status(json.dumps(fields))
+    read = read_status(json.dumps(fields), str)
     return read.state, read.reason
 
 
@@ -36,4 +37,16 @@ def test_an_error_is_told_with_its_reasons_in_one_bounded_line() -> None:
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"status": 5}', "Traceback (most recent call last)", "[" * 100_000])
 def test_anything_else_is_no_status(text: str) -> None:
     with pytest.raises(BadStatus):
-        read_status(text)
+        read_status(text, str)
+
+
+def test_secrets_are_hidden_before_a_reason_is_shortened_and_put_on_one_line() -> None:
+    secret = "two  blanks and\na line"
+    mask = Mask([secret])
+    for reason in (f"it says {secret}", "x" * 990 + secret):
+        shown = read_status(json.dumps({"status": "error", "errors": [reason]}), mask.text).reason
+        assert "blanks" not in shown
+        assert "two" not in shown
+    with pytest.raises(BadStatus) as trouble:
+        read_status("x" * 195 + secret, mask.text)
+    assert "two" not in str(trouble.value)
