@@ -232,7 +232,7 @@ def _outcome(run: Run, talk: Conversation) -> Outcome:
 
 def _success_outcome(run: Run, talk: Conversation) -> Outcome:
     try:
-        return Outcome.success(parse_wall(talk.written.decode(errors="replace"), run.input))
+        return Outcome.success(parse_wall(talk.written.decode(errors="replace"), run.input, run.mask.text))
     except BadAttribute as error:
         return Outcome.failure(f"The scripts of role {run.role} on {run.node} ended well, but: {error}")
 

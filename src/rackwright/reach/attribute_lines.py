@@ -7,7 +7,7 @@ and line ends escaped. `node/lib/attributes` is the counterpart in shell.
 
 import copy
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from rackwright.domain.catalogue import Json, JsonObject
 from rackwright.domain.foreign import DEEPEST
@@ -55,13 +55,14 @@ def _compact(value: Json) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).translate(_ESCAPES)
 
 
-def parse_wall(written: str, sent: JsonObject) -> JsonObject:
+def parse_wall(written: str, sent: JsonObject, hide: Callable[[str], str] = str) -> JsonObject:
     """Return the lines in `written` as one object, the wall.
 
     `sent` holds the attributes that the scripts could read: where `sent` has a list, an index in a path means an
     element of that list, and the whole list is in the wall.
 
-    The lines come from the node: BadAttribute if the helpers there cannot have written one of them.
+    The lines come from the node: BadAttribute if the helpers there cannot have written one of them. `hide` hides
+    secrets in what it shows of a line, before that is shortened: half a secret is not found any more.
     """
     wall: JsonObject = {}
     copied: set[tuple[str, ...]] = set()
@@ -69,30 +70,30 @@ def parse_wall(written: str, sent: JsonObject) -> JsonObject:
         raise BadAttribute(f"they wrote attributes more than {MOST_LINES} times. Write maps and lists whole, with -j.")
     for line in written.split("\n"):
         if line:
-            path, kind, text = _split_line(line)
-            _put(wall, sent, path, _parse_value(path, kind, _unescape(text)), copied)
+            path, kind, text = _split_line(line, hide)
+            _put(wall, sent, path, _parse_value(path, kind, _unescape(text), hide), copied)
     return wall
 
 
-def _split_line(line: str) -> tuple[str, str, str]:
+def _split_line(line: str, hide: Callable[[str], str]) -> tuple[str, str, str]:
     """Return the path, the kind and the escaped value of a line."""
     parts = line.split("\t")
     if len(parts) != 3 or not parts[0].startswith("/"):
-        raise BadAttribute(f"{line[:SHOWN]!r} is no line that write_attribute writes")
+        raise BadAttribute(f"{hide(line)[:SHOWN]!r} is no line that write_attribute writes")
     path, kind, value = parts
     if len(path) > LONGEST_PATH or path.count("/") > DEEPEST:
-        raise BadAttribute(f"write_attribute {path[1:SHOWN]}...: the path has too many parts, or is too long")
+        raise BadAttribute(f"write_attribute {hide(path)[1:SHOWN]}...: the path has too many parts, or is too long")
     return path, kind, value
 
 
-def _parse_value(path: str, kind: str, text: str) -> Json:
+def _parse_value(path: str, kind: str, text: str, hide: Callable[[str], str]) -> Json:
     if kind == "s":
         return text
     try:
         value: Json = json.loads(text, parse_constant=_refuse_constant)
         _check_text(value)
     except (ValueError, RecursionError) as error:
-        raise BadAttribute(f"write_attribute -j {path[1:]}: {text[:SHOWN]!r} is not JSON ({error})") from None
+        raise BadAttribute(f"write_attribute -j {path[1:]}: {hide(text)[:SHOWN]!r} is not JSON ({error})") from None
     return value
 
 

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rackwright.domain.catalogue import Json, JsonObject
+from rackwright.domain.masking import Mask
 from rackwright.reach.attribute_lines import BadAttribute, attribute_lines, parse_wall
 
 # What is escaped, what escapes are made of, and some that are neither.
@@ -70,3 +71,11 @@ def test_what_cannot_be_an_attribute_is_refused_by_name(written: str, complaint:
     with pytest.raises(BadAttribute) as caught:
         parse_wall(written, {"a": ["p"]})
     assert complaint in str(caught.value)
+
+
+@pytest.mark.parametrize("written", ["{}", "/a\tj\t{}", "/{}" + "/x" * 200 + "\ts\t1"])
+def test_what_is_shown_of_a_line_has_no_part_of_a_secret(written: str) -> None:
+    secret = "a-password-that-is-long"
+    with pytest.raises(BadAttribute) as caught:
+        parse_wall(written.format("x" * 65 + secret) + "\n", {}, Mask([secret]).text)
+    assert "a-pass" not in str(caught.value)
