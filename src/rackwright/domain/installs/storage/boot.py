@@ -18,6 +18,8 @@ class BootPlan:
     """The numbers of the disks that a BIOS starts from."""
     efi_partitions: tuple[str, ...] = ()
     """The ESPs: the first is mounted, the others are equal to it."""
+    read_by_extlinux: str = ""
+    """The device of the file system that extlinux reads the kernel from; empty: another boot loader reads it."""
 
 
 def plan_boot(blocks: Blocks, file_systems: Sequence[FileSystem], *, is_uefi: bool) -> BootPlan | None:
@@ -39,7 +41,8 @@ def plan_boot(blocks: Blocks, file_systems: Sequence[FileSystem], *, is_uefi: bo
             blocks.problems.add(f"no BIOS starts from {name}: {reason}", _line_of(blocks, disk) or kernels.line)
     if blocks.problems.listed:
         return None
-    return BootPlan(_bios_loader(kernels, tables, chosen), disks=chosen)
+    loader = _bios_loader(kernels, tables, chosen)
+    return BootPlan(loader, disks=chosen, read_by_extlinux=kernels.device if loader == "extlinux" else "")
 
 
 def _bios_loader(kernels: FileSystem, tables: dict[int, Table], chosen: Sequence[int]) -> str:
