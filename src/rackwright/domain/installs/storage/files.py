@@ -17,6 +17,8 @@ from rackwright.domain.installs.storage.items import (
 ESP_PATH = "/boot/efi"
 LEAST_MIB = {"ext4": 16, "xfs": 300, "vfat": 64, "swap": 8}
 """Below these the programs that make them refuse."""
+FAT_END_MIB = 2 << 20
+"""From here on a fat32 has more sectors than it can count: mkdosfs makes a smaller one, and says nothing."""
 LEAST_MOUNTED_MIB = {"/": 2048, "/boot": 256, "/usr": 1024}
 """What a system of any kind writes there does not fit below these."""
 NO_FAT = ("home", "opt", "root", "srv", "tmp", "usr", "var")
@@ -117,6 +119,8 @@ class _Planner:
             least, what = max((LEAST_MIB[item.file_system], item.file_system), (LEAST_MOUNTED_MIB.get(path, 0), path))
             if block.mib < least:
                 self._problems.add(f"{item.id}: {what} needs {least} MiB, and has {block.mib} MiB", item.line)
+            elif item.file_system == "vfat" and block.mib >= FAT_END_MIB:
+                self._problems.add(f"{item.id}: fat32 ends below 2 TiB, and this is of {block.mib} MiB", item.line)
             elif block.flag == "bios_grub":
                 self._problems.add(f"{item.id}: a partition with flag bios_grub has no file system", item.line)
             options = self._options(item, mount)

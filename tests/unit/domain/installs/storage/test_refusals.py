@@ -293,6 +293,15 @@ def test_disks_with_sectors_of_different_sizes_do_not_go_into_one_array_or_group
     assert "virtio-LAB2 has 512 bytes, virtio-LAB3 has 4096 bytes" in problem.reason
 
 
+@pytest.mark.parametrize(("gib", "refused"), [(2047, False), (2048, True), (3000, True)])
+def test_a_fat32_that_cannot_count_its_sectors_is_refused(gib: int, refused: bool) -> None:
+    """mkdosfs makes one of 952 GiB on 3000 GiB, and nobody is told."""
+    large: Json = {"name": "large", "bytes": 4000 * GIB}
+    part = lay_out_disks(request(mounted("/data", "fat32", f"{gib}G").replace("virtio-LAB0", "large"), [large]))
+    told = [(9, f"x-fs: fat32 ends below 2 TiB, and this is of {gib << 10} MiB")] if refused else []
+    assert [(problem.line, problem.reason) for problem in part.problems] == told
+
+
 def test_a_disk_that_was_chosen_beside_a_document_is_said_to_change_nothing() -> None:
     [note] = lay_out_disks(request(PLAIN, disk="virtio-LAB1")).notes
     assert str(note) == "provisioner-disk: is not looked at, since the document of provisioner-storage names its disks"
