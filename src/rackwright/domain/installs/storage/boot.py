@@ -1,6 +1,6 @@
 """What the firmware of a machine starts a layout from."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 
 from rackwright.domain.installs.storage.blocks import Blocks, Table
@@ -79,6 +79,9 @@ def _line_of(blocks: Blocks, disk: int) -> int | None:
 def _plan_uefi(blocks: Blocks, file_systems: Sequence[FileSystem]) -> BootPlan | None:
     partitions = [fs for fs in file_systems if fs.type == "vfat" and fs.block is not None and fs.block.label == "gpt"]
     flagged = [fs for fs in partitions if fs.block is not None and fs.block.flag == "boot"]
+    _check_flagged(blocks, {fs.device for fs in flagged})
+    if blocks.problems.listed:
+        return None
     mounted = [fs for fs in flagged if fs.path == ESP_PATH]
     if not mounted:
         blocks.problems.add(
@@ -88,3 +91,19 @@ def _plan_uefi(blocks: Blocks, file_systems: Sequence[FileSystem]) -> BootPlan |
         return None
     others = [fs for fs in flagged if fs.path == ""]
     return BootPlan("uefi", efi_partitions=tuple(fs.device for fs in (*mounted, *others)))
+
+
+def _check_flagged(blocks: Blocks, efi_partitions: Set[str]) -> None:
+    """Refuse partitions that are flagged for UEFI and used for something else, such as a member of an array.
+
+    The flag says that the machine starts from them too, and the firmware reads nothing but fat32.
+    """
+    for item in blocks.items.values():
+        flagged = [block for block in blocks.blocks.get(item.id, ()) if block.flag == "boot" and block.label == "gpt"]
+        devices = {block.device for block in flagged} & blocks.used.keys()
+        for device in sorted(devices - efi_partitions)[:1]:
+            blocks.problems.add(
+                f"{item.id}: UEFI starts from a partition with flag boot if it is fat32 itself, and this one is used by"
+                f" {blocks.used[device]}; leave out the flag",
+                item.line,
+            )

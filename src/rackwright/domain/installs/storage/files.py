@@ -121,8 +121,6 @@ class _Planner:
                 self._problems.add(f"{item.id}: {what} needs {least} MiB, and has {block.mib} MiB", item.line)
             elif item.file_system == "vfat" and block.mib >= FAT_END_MIB:
                 self._problems.add(f"{item.id}: fat32 ends below 2 TiB, and this is of {block.mib} MiB", item.line)
-            elif block.flag == "bios_grub":
-                self._problems.add(f"{item.id}: a partition with flag bios_grub has no file system", item.line)
             options = self._options(item, mount)
             made.append(FileSystem(block.device, item.file_system, item.label, path, options, item.line, block))
         return made
