@@ -19,8 +19,16 @@ LEAST_MIB = {"ext4": 16, "xfs": 300, "vfat": 64, "swap": 8}
 """Below these the programs that make them refuse."""
 FAT_END_MIB = 2 << 20
 """From here on a fat32 has more sectors than it can count: mkdosfs makes a smaller one, and says nothing."""
-LEAST_MOUNTED_MIB = {"/": 2048, "/boot": 256, "/usr": 1024}
-"""What a system of any kind writes there does not fit below these."""
+LEAST_MOUNTED_MIB = {
+    "/": 2048,
+    "/boot": 256,
+    "/usr": 1024,
+    "/usr/share": 256,
+    "/var": 512,
+    "/var/cache": 128,
+    "/var/lib": 256,
+}
+"""What a system of any kind writes there does not fit below these. Images have next to nothing in other folders."""
 NO_FAT = ("home", "opt", "root", "srv", "tmp", "usr", "var")
 """Folders below / whose files have owners and links, which fat32 has not: unpacking an image there fails."""
 ESP_OPTIONS = "umask=0077"

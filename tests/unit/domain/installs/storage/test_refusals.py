@@ -50,6 +50,16 @@ def test_a_file_system_that_holds_no_part_of_a_system_may_be_fat32() -> None:
     assert lay_out_disks(request(mounted("/usr", "xfs"))).problems == ()
 
 
+@pytest.mark.parametrize("path", ["/usr/local", "/usr/local/lib", "/usr/share", "/opt/lib", "/var/lib", "/var/locked"])
+def test_a_folder_that_a_system_starts_without_may_be_a_file_system_of_its_own(path: str) -> None:
+    assert lay_out_disks(request(mounted(path, "ext4"))).problems == ()
+
+
+@pytest.mark.parametrize("path", ["/home", "/opt", "/srv", "/tmp", "/usr/local", "/var/log", "/var/lib/data"])
+def test_a_folder_of_which_an_image_fills_nothing_may_be_small(path: str) -> None:
+    assert lay_out_disks(request(mounted(path, "ext4", "16M"))).problems == ()
+
+
 def test_the_plain_document_is_taken() -> None:
     assert lay_out_disks(request(PLAIN)).problems == ()
 
@@ -130,6 +140,16 @@ REFUSED: list[tuple[str, int | None, str]] = [
     (mounted("/boot/efi/x", "ext4"), 10, "nothing is mounted below /boot/efi"),
     (mounted("/boot", "ext4", "100M"), 9, "/boot needs 256 MiB, and has 100 MiB"),
     (mounted("/usr", "ext4", "1000M"), 9, "/usr needs 1024 MiB, and has 1000 MiB"),
+    (mounted("/usr/share", "ext4", "200M"), 9, "/usr/share needs 256 MiB, and has 200 MiB"),
+    (mounted("/var", "ext4", "16M"), 9, "/var needs 512 MiB, and has 16 MiB"),
+    (mounted("/var/lib", "ext4", "16M"), 9, "/var/lib needs 256 MiB, and has 16 MiB"),
+    (mounted("/var/cache", "ext4", "16M"), 9, "/var/cache needs 128 MiB, and has 16 MiB"),
+    *(
+        (mounted(f"/usr/{folder}", "ext4"), 10, "belongs to the file system of /usr: the system starts from it")
+        for folder in ("bin", "lib", "lib/modules", "lib32", "lib64", "libx32", "sbin")
+    ),
+    (mounted("/var/run", "ext4"), 10, "is no place for a file system: /var/run is a link to /run"),
+    (mounted("/var/lock/x", "ext4"), 10, "is no place for a file system: /var/lock is a link to /run/lock"),
     # What is missing, and what is there twice.
     (HEAD + DISK + BIOS + ROOT + FORMAT, None, "nothing is mounted at /"),
     (with_line("id: x, type: mount, device: f, path: /srv"), 8, "f is mounted by m already"),
