@@ -7,6 +7,9 @@ from rackwright.domain.installs.storage.blocks import Blocks, Table
 from rackwright.domain.installs.storage.files import ESP_PATH, FileSystem
 from rackwright.domain.installs.storage.items import DiskItem
 
+OF_BIOS_LOADERS = ("/boot/extlinux", "/boot/grub")
+"""Folders that the loaders for a BIOS have for themselves."""
+
 
 @dataclass(frozen=True)
 class BootPlan:
@@ -39,6 +42,13 @@ def plan_boot(blocks: Blocks, file_systems: Sequence[FileSystem], *, is_uefi: bo
         if reason:
             name = blocks.disks[disk].name
             blocks.problems.add(f"no BIOS starts from {name}: {reason}", _line_of(blocks, disk) or kernels.line)
+    for fs in file_systems:
+        if "/".join(fs.path.split("/")[:3]) in OF_BIOS_LOADERS:
+            blocks.problems.add(
+                f"{fs.path} belongs to the file system of /boot: a BIOS starts a loader from there, which looks for the"
+                " kernel on its own file system",
+                fs.line,
+            )
     if blocks.problems.listed:
         return None
     loader = _bios_loader(kernels, tables, chosen)

@@ -55,6 +55,19 @@ def test_a_folder_that_a_system_starts_without_may_be_a_file_system_of_its_own(p
     assert lay_out_disks(request(mounted(path, "ext4"))).problems == ()
 
 
+@pytest.mark.parametrize("path", ["/boot/grub", "/boot/grub/fonts", "/boot/extlinux"])
+def test_a_loader_for_a_bios_is_on_the_file_system_of_the_kernels(path: str) -> None:
+    document = mounted(path, "ext4")
+    [problem] = lay_out_disks(request(document)).problems
+    assert problem.line == 9
+    assert f"{path} belongs to the file system of /boot" in problem.reason
+    esp = "  - {id: esp, type: partition, device: d, size: 512M, flag: boot}\n"
+    esp += "  - {id: esp-fs, type: format, fstype: fat32, volume: esp}\n"
+    esp += "  - {id: esp-m, type: mount, device: esp-fs, path: /boot/efi}\n"
+    assert lay_out_disks(request(document + esp, firmware="uefi")).problems == (), "there it has a partition"
+    assert lay_out_disks(request(mounted("/boot/grubs", "ext4"))).problems == ()
+
+
 @pytest.mark.parametrize("path", ["/home", "/opt", "/srv", "/tmp", "/usr/local", "/var/log", "/var/lib/data"])
 def test_a_folder_of_which_an_image_fills_nothing_may_be_small(path: str) -> None:
     assert lay_out_disks(request(mounted(path, "ext4", "16M"))).problems == ()
