@@ -7,7 +7,9 @@ import asyncio
 from functools import partial
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from tests.integration.annealer.install_steps import OPEN_STAGES, deploy_machine, reinstall
+from tests.support.machines.signed_registration import public_key
 from tests.support.rack import ADMIN, unbroken
 from tests.support.servers.install_site import DATABASE, DISCOVERED, INSTALL, INSTALLED, OS, Site
 from tests.support.waiting import until
@@ -130,10 +132,45 @@ async def test_a_doubled_success_changes_nothing(site: Site) -> None:
     machine = await deploy_machine(site)
     await site.reach_stage(machine, Stage.BOOTING)
     secret = site.secrets[machine.name]
-    assert (await machine.result(secret)).status_code == 409
+    assert (await machine.result(secret)).status_code == 204, "the answer to the first one may be lost"
     assert (await machine.result(secret, ok=False)).status_code == 409
+    assert (await machine.result(secret, source=SECOND)).status_code == 409
     assert await site.stage(machine) is Stage.BOOTING
+    assert await site.events("install.booting") == 1
     await site.reach_stage(machine, Stage.DONE)
+
+
+async def test_a_failure_that_is_told_again_is_answered_as_the_first_time(site: Site) -> None:
+    """The server took it and its answer was lost: refused, the machine would boot anew, and come with another key."""
+    machine = await deploy_machine(site)
+    await site.reach_stage(machine, Stage.INSTALLING)
+    secret = site.secrets[machine.name]
+    machine.key = Ed25519PrivateKey.generate()
+    disks = [{"name": "virtio-HAND", "bytes": 8 << 30}]
+    told = {"ok": False, "error": "no file system", "key": public_key(machine.key), "disks": disks}
+
+    async def tell(source: str = "", **other: object) -> int:
+        return (await machine.ask("POST", "/api/v2/install/result", told | other, secret, source)).status_code
+
+    async def known() -> object:
+        [node] = await site.rack.rows(
+            "SELECT key, host_key, discovery, boot_id FROM nodes WHERE name = :name", name=machine.name
+        )
+        attempts = await site.rack.rows("SELECT stage, error, progress, ended_at FROM install_attempts")
+        return node, attempts, await site.rack.rows("SELECT count(*) FROM events"), await site.error(machine)
+
+    assert await tell() == 204
+    after_the_first = await known()
+    assert await tell() == 204
+    assert await tell(disks=[]) == 204, "what is on the disks was taken with the first"
+    assert await tell(error="another disk") == 409
+    assert await tell(error="") == 409
+    assert await tell(ok=True) == 409
+    assert await tell(key=public_key(Ed25519PrivateKey.generate())) == 409, "this one would not be let in"
+    assert await tell(SECOND) == 409
+    assert await known() == after_the_first
+    machine.new_boot()
+    assert (await machine.register()).status_code == 201, "it stays, to be looked at"
 
 
 async def test_a_boot_report_that_comes_twice_is_taken_once(site: Site) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from rackwright.domain.catalogue import Json, JsonObject
+from rackwright.domain.catalogue import JsonObject
 from rackwright.domain.installs.disks import read_disks
 from rackwright.domain.installs.request import InstallRequest
 from rackwright.domain.installs.resolve import ResolvedInstall, resolve_install
@@ -25,8 +25,6 @@ class PlannedInstall:
     os: str | None
     """None: nobody chose one."""
     chosen_disk: str | None
-    disks: tuple[str, ...]
-    """The names of its disks, in the order of discovery."""
     address: str | None
     has_controller: bool
     accepted: bool
@@ -44,7 +42,7 @@ class PlannedInstall:
     def wipes(self) -> InstallWipes:
         """What it wipes. A mistake about disks waits while they are not known: the machine has to be discovered."""
         disks = read_disks(self.request.facts.get("disks"))
-        are_known = bool(self.disks) and all(disk.bytes is not None for disk in disks)
+        are_known = bool(disks) and all(disk.bytes is not None for disk in disks)
         problems = tuple(
             replace(problem, waits=True) if not are_known and problem.attrib in DISK_ATTRIBS else problem
             for problem in self.resolved.problems
@@ -62,13 +60,6 @@ class PlannedInstall:
     def disk(self) -> str | None:
         """The first disk that is written to; the chosen one where that is not known yet."""
         return next((disk.name for disk in self.resolved.wiped), self.chosen_disk)
-
-
-def disk_names(disks: Json) -> tuple[str, ...]:
-    """Return the names of disks in what a machine reported, which may be anything."""
-    listed = disks if isinstance(disks, list) else []
-    names = (disk.get("name") for disk in listed if isinstance(disk, dict))
-    return tuple(name for name in names if isinstance(name, str) and name)
 
 
 def missing_for_install(

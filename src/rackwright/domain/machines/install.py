@@ -114,9 +114,25 @@ def on_installer_end(attempt: Attempt, source: str, *, ok: bool, error: str = ""
     if fault:
         return _refuse(attempt, fault)
     if not ok:
-        failed = replace(attempt, stage=Stage.FAILED, error=f"The installer failed: {error or 'it did not say why'}")
+        failed = replace(attempt, stage=Stage.FAILED, error=_installer_error(error))
         return Step(failed, (Act.PUBLISH_SLEDGEHAMMER, Act.FAIL))
     return Step(replace(attempt, stage=Stage.BOOTING), (Act.PUBLISH_LOCAL,))
+
+
+def is_end_taken(attempt: Attempt, source: str, *, ok: bool, error: str = "") -> bool:
+    """Return whether the installer reports once more the very end that was taken from it before.
+
+    The answer to its first report was lost. Once the machine has booted from its own disk, no installer is left to ask.
+    """
+    if source != attempt.source:
+        return False
+    if ok:
+        return attempt.stage is Stage.BOOTING
+    return attempt.stage is Stage.FAILED and attempt.error == _installer_error(error)
+
+
+def _installer_error(error: str) -> str:
+    return f"The installer failed: {error or 'it did not say why'}"
 
 
 def on_installer_progress(attempt: Attempt, source: str) -> Step:

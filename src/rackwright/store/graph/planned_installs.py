@@ -14,7 +14,7 @@ from sqlalchemy import Row
 
 from rackwright.domain.attributes import merge
 from rackwright.domain.catalogue import Catalogue, Json, JsonObject
-from rackwright.domain.installs.planned_installs import PlannedInstall, disk_names
+from rackwright.domain.installs.planned_installs import PlannedInstall
 from rackwright.domain.installs.request import InstallRequest, Interface
 from rackwright.domain.machines.power import has_bmc_login
 from rackwright.domain.networks.networks import Category, Network
@@ -132,7 +132,6 @@ def _build_planned_install(
         node=row.node,
         os=_read_text(settings, "target_os") or (default_os if isinstance(default_os, str) else None),
         chosen_disk=_read_text(settings, "disk"),
-        disks=disk_names(facts.get("disks")),
         address=next((str(address) for address in (facts.get("address"), row.allocated) if address), None),
         has_controller=_has_controller(row),
         accepted=row.identity_confirmed,

@@ -21,7 +21,7 @@ from rackwright.store.events.outbox import emit
 from rackwright.store.graph.transitions import move_noderoles
 from rackwright.store.machines.boot import INSTALL_CHANNEL, lagging_providers, set_bootenv
 from rackwright.store.machines.confirmed_wipes import record_disks_left, use_up_confirmation
-from rackwright.store.machines.keys import pin_key
+from rackwright.store.machines.keys import is_pinned, pin_key
 from rackwright.store.machines.nodes import select_noderole_ids, update_node
 from rackwright.store.networks.allocations import is_plausible_source
 from rackwright.store.runs.run_logs import append_logs
@@ -443,8 +443,14 @@ async def record_install_result(
     `key` is that of the system it installed, or its own if it failed and stays to be looked at. Only the holder of the
     secret changes the key of a node without a person. `disks` is what it left on the disks, if it wrote to them: that
     is what is known of them from now on, and an install that failed may be tried again on it.
+
+    A result that was taken already changes nothing, and is no error: the answer was lost, and an installer that is
+    refused boots the machine anew, which loses what there is to look at.
     """
     attempt = await _lock_attempt_by_secret(session, secret)
+    is_taken = install.is_end_taken(attempt.state, source, ok=ok, error=error)
+    if is_taken and (key is None or await is_pinned(session, attempt.node_id, key)):
+        return
     _check_not_refused(
         await apply_step(session, attempt, install.on_installer_end(attempt.state, source, ok=ok, error=error))
     )

@@ -52,6 +52,11 @@ async def pin_key(session: Session, node_id: int, key: str) -> None:
     )
 
 
+async def is_pinned(session: Session, node_id: int, key: str) -> bool:
+    """Return whether the machine that holds this key is the node."""
+    return bool(await session.value("SELECT key = :key FROM nodes WHERE id = :id", key=key, id=node_id))
+
+
 async def publish_server_key(session: Session, server: str, key: str) -> None:
     """Have machines let this server in."""
     published = await session.value(

@@ -145,3 +145,36 @@ def test_a_server_that_names_no_disk_installs_on_none(tmp_path: Path) -> None:
     config: Json = {"storage": {"firmware": "bios", "disks": []}}
     done = run_agent(tmp_path, config, f"{CHECK}check_disks\necho done\n")
     assert done.stdout == "failed: the server names no disk to install on\n", done.stdout + done.stderr
+
+
+FORMAT = """
+cp $1/config /run/config
+mkdir /run/disks
+disk_0=/run/disks/disk0
+truncate -s "$2" $disk_0
+make_file_system disk0 "$3" data
+dumpe2fs -h $disk_0 2>/dev/null | sed -n 's/^Filesystem features: */features: /p'
+"""
+
+
+def make_file_system(folder: Path, gib: int, made_as: str) -> str:
+    """Return what the installer says when it makes a file system on a sparse disk, and the features that it has."""
+    done = run_agent(folder, {"storage": {"loader": "extlinux"}}, f"set -- $1 {gib << 30} {made_as}\n{FORMAT}")
+    assert done.returncode in (0, 1), done.stdout + done.stderr
+    return done.stdout
+
+
+def test_a_file_system_of_more_than_16_tib_is_made_beside_one_that_extlinux_reads(tmp_path: Path) -> None:
+    features = make_file_system(tmp_path, 17 << 10, "ext4").split()
+    assert features[0] == "features:"
+    assert {"64bit", "metadata_csum"} <= {*features}
+
+
+def test_what_extlinux_cannot_read_is_left_out_of_its_file_system(tmp_path: Path) -> None:
+    features = make_file_system(tmp_path, 1, "ext4-extlinux").split()
+    assert features[0] == "features:"
+    assert not {"64bit", "metadata_csum", "metadata_csum_seed", "orphan_file"} & {*features}
+
+
+def test_a_type_that_an_installer_does_not_know_is_refused(tmp_path: Path) -> None:
+    assert make_file_system(tmp_path, 1, "ext5") == "failed: this sledgehammer makes no ext5\n"

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from rackwright.domain.catalogue import Json
-from rackwright.domain.installs.planned_installs import PlannedInstall, disk_names, missing_for_install
+from rackwright.domain.installs.planned_installs import PlannedInstall, missing_for_install
 from rackwright.domain.installs.request import InstallRequest
 
 DISKS: list[Json] = [{"name": name, "bytes": 8 << 30, "fingerprint": "empty"} for name in ("sda", "sdb")]
@@ -13,7 +13,6 @@ READY = PlannedInstall(
     "n1",
     "debian-12",
     None,
-    ("sda", "sdb"),
     "192.0.2.7",
     has_controller=True,
     accepted=True,
@@ -38,7 +37,7 @@ def test_a_machine_that_has_everything_lacks_nothing() -> None:
         (replace(READY, os=None), "provisioner-target-os"),
         (replace(READY, os="ubuntu-24.04"), "rackwright image build ubuntu-24.04"),
         (replace(READY, accepted=False), "rackwright node accept n1"),
-        (replace(READY, disks=(), request=InstallRequest("n1")), "no disk of the machine is known"),
+        (replace(READY, request=InstallRequest("n1")), "no disk of the machine is known"),
         (_choosing("nvme0"), "no disk with name nvme0; it has sda (8.6 GB), sdb (8.6 GB)"),
         (replace(READY, address=None), "no address"),
         (replace(READY, has_controller=False), "no BMC"),
@@ -51,8 +50,3 @@ def test_what_is_not_there_is_named_with_what_to_do(install: PlannedInstall, nam
 
 def test_a_simulated_machine_needs_no_image() -> None:
     assert missing_for_install(READY, None) == ()
-
-
-def test_whatever_a_machine_reports_as_its_disks_is_read() -> None:
-    assert disk_names([{"name": "sda"}, "x", {"name": 7}, {"name": ""}, None]) == ("sda",)
-    assert disk_names({"name": "sda"}) == ()

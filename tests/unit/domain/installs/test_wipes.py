@@ -94,7 +94,7 @@ def test_a_digest_is_another_where_another_system_or_layout_comes_there(
     def digest(os: str, settings: dict[str, Json], firmware: str) -> str:
         disks: list[Json] = [{"name": "sda", "bytes": 8 << 30, "fingerprint": "f"}]
         request = InstallRequest("n1", settings, {"disks": disks, "firmware": {"mode": firmware}})
-        install = PlannedInstall("n1", os, None, ("sda",), "192.0.2.7", True, True, request)
+        install = PlannedInstall("n1", os, None, "192.0.2.7", True, True, request)
         assert [disk.name for disk in install.wipes.disks] == ["sda"]
         return digest_wipes("d", [install.wipes])
 
@@ -141,20 +141,20 @@ def test_what_time_may_mend_blocks_no_commit() -> None:
 
 
 def test_a_mistake_about_disks_waits_until_disks_are_known() -> None:
-    install = PlannedInstall("n1", "debian-12", None, (), "192.0.2.7", True, True, InstallRequest("n1"))
+    install = PlannedInstall("n1", "debian-12", None, "192.0.2.7", True, True, InstallRequest("n1"))
     resolved = replace(
         install.resolved, problems=(Problem("provisioner-storage", "no disk"), Problem("other", "wrong"))
     )
     install.__dict__["resolved"] = resolved
     assert [problem.waits for problem in install.wipes.problems] == [True, False]
-    known = replace(install, disks=("sda",))
+    known = replace(install, request=InstallRequest("n1", facts={"disks": [{"name": "sda", "bytes": 8 << 30}]}))
     known.__dict__["resolved"] = resolved
     assert [problem.waits for problem in known.wipes.problems] == [False, False]
 
 
 def test_a_plan_tells_problems_and_disks_of_which_nothing_is_known() -> None:
     request = InstallRequest("n1", {"network": "not: [yaml"}, {"disks": [{"name": "sda", "bytes": 8 << 30}]})
-    install = PlannedInstall("n1", "debian-12", None, ("sda",), "192.0.2.7", True, True, request)
+    install = PlannedInstall("n1", "debian-12", None, "192.0.2.7", True, True, request)
     problem, unknown = missing_for_install(install, None)
     assert problem.startswith("provisioner-network, line ")
     assert unknown.startswith("what is on sda is not known")

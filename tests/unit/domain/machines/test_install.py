@@ -173,6 +173,20 @@ def test_an_installer_that_does_not_say_why_it_failed_still_leaves_a_reason() ->
     assert install.on_installer_end(at(Stage.INSTALLING), HERE, ok=False).attempt.error
 
 
+@pytest.mark.parametrize("stage", Stage, ids=str)
+@pytest.mark.parametrize("ok", [True, False])
+def test_an_end_is_taken_already_only_where_just_this_one_was(stage: Stage, ok: bool) -> None:
+    taken = {True: Stage.BOOTING, False: Stage.FAILED}
+    before = at(Stage.INSTALLING)
+    told = MESSAGES["success" if ok else "failure"](before).attempt
+    assert told.stage is taken[ok]
+    assert install.is_end_taken(told, HERE, ok=ok, error="no disk")
+    assert not install.is_end_taken(told, ELSEWHERE, ok=ok, error="no disk")
+    assert not install.is_end_taken(told, HERE, ok=not ok, error="no disk")
+    assert ok or not install.is_end_taken(told, HERE, ok=ok, error="another disk")
+    assert install.is_end_taken(at(stage), HERE, ok=ok, error="no disk") == (ok and stage is Stage.BOOTING)
+
+
 def test_a_boot_while_installing_is_remembered_and_later_of_the_past() -> None:
     noted = MESSAGES["boot-installer"](at(Stage.INSTALLING)).attempt
     late = install.on_boot(replace(noted, stage=Stage.BOOTING), NEW_BOOT, LOCAL)

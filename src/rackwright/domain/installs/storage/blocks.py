@@ -138,6 +138,12 @@ class Blocks:
                     f"{item.id}: {reference.id} has a partition table; name its partitions", reference.line
                 )
             for block in self.blocks.get(reference.id, ()):
+                if block.flag == "bios_grub":
+                    self.problems.add(
+                        f"{item.id}: GRUB has {reference.id}, with flag bios_grub, for itself, and overwrites it",
+                        reference.line or item.line,
+                    )
+                    break  # said once, not for each disk
                 if block.device in self.used:
                     other = self.used[block.device]
                     self.problems.add(

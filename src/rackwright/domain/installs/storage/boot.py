@@ -1,11 +1,14 @@
 """What the firmware of a machine starts a layout from."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 
 from rackwright.domain.installs.storage.blocks import Blocks, Table
 from rackwright.domain.installs.storage.files import ESP_PATH, FileSystem
 from rackwright.domain.installs.storage.items import DiskItem
+
+OF_BIOS_LOADERS = ("/boot/extlinux", "/boot/grub")
+"""Folders that the loaders for a BIOS have for themselves."""
 
 
 @dataclass(frozen=True)
@@ -18,6 +21,8 @@ class BootPlan:
     """The numbers of the disks that a BIOS starts from."""
     efi_partitions: tuple[str, ...] = ()
     """The ESPs: the first is mounted, the others are equal to it."""
+    read_by_extlinux: str = ""
+    """The device of the file system that extlinux reads the kernel from; empty: another boot loader reads it."""
 
 
 def plan_boot(blocks: Blocks, file_systems: Sequence[FileSystem], *, is_uefi: bool) -> BootPlan | None:
@@ -37,9 +42,17 @@ def plan_boot(blocks: Blocks, file_systems: Sequence[FileSystem], *, is_uefi: bo
         if reason:
             name = blocks.disks[disk].name
             blocks.problems.add(f"no BIOS starts from {name}: {reason}", _line_of(blocks, disk) or kernels.line)
+    for fs in file_systems:
+        if "/".join(fs.path.split("/")[:3]) in OF_BIOS_LOADERS:
+            blocks.problems.add(
+                f"{fs.path} belongs to the file system of /boot: a BIOS starts a loader from there, which looks for the"
+                " kernel on its own file system",
+                fs.line,
+            )
     if blocks.problems.listed:
         return None
-    return BootPlan(_bios_loader(kernels, tables, chosen), disks=chosen)
+    loader = _bios_loader(kernels, tables, chosen)
+    return BootPlan(loader, disks=chosen, read_by_extlinux=kernels.device if loader == "extlinux" else "")
 
 
 def _bios_loader(kernels: FileSystem, tables: dict[int, Table], chosen: Sequence[int]) -> str:
@@ -76,6 +89,9 @@ def _line_of(blocks: Blocks, disk: int) -> int | None:
 def _plan_uefi(blocks: Blocks, file_systems: Sequence[FileSystem]) -> BootPlan | None:
     partitions = [fs for fs in file_systems if fs.type == "vfat" and fs.block is not None and fs.block.label == "gpt"]
     flagged = [fs for fs in partitions if fs.block is not None and fs.block.flag == "boot"]
+    _check_flagged(blocks, {fs.device for fs in flagged})
+    if blocks.problems.listed:
+        return None
     mounted = [fs for fs in flagged if fs.path == ESP_PATH]
     if not mounted:
         blocks.problems.add(
@@ -85,3 +101,19 @@ def _plan_uefi(blocks: Blocks, file_systems: Sequence[FileSystem]) -> BootPlan |
         return None
     others = [fs for fs in flagged if fs.path == ""]
     return BootPlan("uefi", efi_partitions=tuple(fs.device for fs in (*mounted, *others)))
+
+
+def _check_flagged(blocks: Blocks, efi_partitions: Set[str]) -> None:
+    """Refuse partitions that are flagged for UEFI and used for something else, such as a member of an array.
+
+    The flag says that the machine starts from them too, and the firmware reads nothing but fat32.
+    """
+    for item in blocks.items.values():
+        flagged = [block for block in blocks.blocks.get(item.id, ()) if block.flag == "boot" and block.label == "gpt"]
+        devices = {block.device for block in flagged} & blocks.used.keys()
+        for device in sorted(devices - efi_partitions)[:1]:
+            blocks.problems.add(
+                f"{item.id}: UEFI starts from a partition with flag boot if it is fat32 itself, and this one is used by"
+                f" {blocks.used[device]}; leave out the flag",
+                item.line,
+            )

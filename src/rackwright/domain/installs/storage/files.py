@@ -17,8 +17,18 @@ from rackwright.domain.installs.storage.items import (
 ESP_PATH = "/boot/efi"
 LEAST_MIB = {"ext4": 16, "xfs": 300, "vfat": 64, "swap": 8}
 """Below these the programs that make them refuse."""
-LEAST_MOUNTED_MIB = {"/": 2048, "/boot": 256, "/usr": 1024}
-"""What a system of any kind writes there does not fit below these."""
+FAT_END_MIB = 2 << 20
+"""From here on a fat32 has more sectors than it can count: mkdosfs makes a smaller one, and says nothing."""
+LEAST_MOUNTED_MIB = {
+    "/": 2048,
+    "/boot": 256,
+    "/usr": 1024,
+    "/usr/share": 256,
+    "/var": 512,
+    "/var/cache": 128,
+    "/var/lib": 256,
+}
+"""What a system of any kind writes there does not fit below these. Images have next to nothing in other folders."""
 NO_FAT = ("home", "opt", "root", "srv", "tmp", "usr", "var")
 """Folders below / whose files have owners and links, which fat32 has not: unpacking an image there fails."""
 ESP_OPTIONS = "umask=0077"
@@ -117,8 +127,8 @@ class _Planner:
             least, what = max((LEAST_MIB[item.file_system], item.file_system), (LEAST_MOUNTED_MIB.get(path, 0), path))
             if block.mib < least:
                 self._problems.add(f"{item.id}: {what} needs {least} MiB, and has {block.mib} MiB", item.line)
-            elif block.flag == "bios_grub":
-                self._problems.add(f"{item.id}: a partition with flag bios_grub has no file system", item.line)
+            elif item.file_system == "vfat" and block.mib >= FAT_END_MIB:
+                self._problems.add(f"{item.id}: fat32 ends below 2 TiB, and this is of {block.mib} MiB", item.line)
             options = self._options(item, mount)
             made.append(FileSystem(block.device, item.file_system, item.label, path, options, item.line, block))
         return made

@@ -7,12 +7,15 @@ volume GROUP NAME EXTENTS                          (of 4 MiB)
 format DEVICE TYPE LABEL|-
 mount DEVICE PATH TYPE OPTIONS CHECK
 swap DEVICE OPTIONS
+
+A TYPE of `format` is that of the file system, or `ext4-extlinux`: an ext4 that extlinux can read.
 """
 
 from collections.abc import Iterator
 
 from rackwright.domain.catalogue import JsonObject
 from rackwright.domain.installs.storage.blocks import Table
+from rackwright.domain.installs.storage.files import FileSystem
 from rackwright.domain.installs.storage.resolve import ResolvedStorage
 
 KINDS = {"boot": {"gpt": "uefi", "dos": "active"}, "bios_grub": {"gpt": "bios"}}
@@ -57,9 +60,17 @@ def _kind(flag: str, table: Table) -> str:
 
 def _file_system_steps(storage: ResolvedStorage) -> Iterator[str]:
     for fs in storage.file_systems:
-        yield f"format {fs.device} {fs.type} {fs.label or '-'}"
+        yield f"format {fs.device} {_made_type(fs, storage)} {fs.label or '-'}"
     for fs in storage.file_systems:
         if fs.type == "swap":
             yield f"swap {fs.device} {fs.options}"
         elif fs.path:
             yield f"mount {fs.device} {fs.path} {fs.type} {fs.options} {fs.check_order}"
+
+
+def _made_type(fs: FileSystem, storage: ResolvedStorage) -> str:
+    """Return the type that a file system is made as. What extlinux cannot read is left out of the one it reads only.
+
+    Others keep their checksums, and grow beyond the 16 TiB that 32-bit block numbers reach.
+    """
+    return "ext4-extlinux" if fs.device == storage.boot.read_by_extlinux else fs.type

@@ -32,8 +32,12 @@ _TAKEN_IN_DEV = re.compile(
 _LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,15}")
 _PATH = re.compile(r"/([A-Za-z0-9_][A-Za-z0-9._-]{0,62}(/[A-Za-z0-9_][A-Za-z0-9._-]{0,62}){0,15})?")
 _OPTIONS = re.compile(r"[a-z][A-Za-z0-9=._:+/-]{0,63}(,[a-z][A-Za-z0-9=._:+/-]{0,63}){0,15}")
-OF_THE_ROOT = ("bin", "dev", "etc", "lib", "lib32", "lib64", "libx32", "proc", "run", "sbin", "sys")
+MERGED = ("bin", "lib", "lib32", "lib64", "libx32", "sbin")
+"""Folders below / that are links to those of the same names below /usr, in systems with a merged /usr."""
+OF_THE_ROOT = ("dev", "etc", "proc", "run", "sys", *MERGED)
 """Folders below / that cannot be file systems of their own: the system needs them before it mounts any."""
+LINKS = {"/var/lock": "/run/lock", "/var/run": "/run"}
+"""Folders that are links in every system: where something is mounted, the image's link cannot be unpacked."""
 
 
 def take_size(value: Json) -> int:
@@ -121,8 +125,14 @@ def take_label(value: Json) -> str:
 
 def take_path(value: Json) -> str:
     if isinstance(value, str) and _PATH.fullmatch(value) and len(value) <= 255:
-        if value.split("/")[1] in OF_THE_ROOT:
+        folders = value.split("/")[1:]
+        if folders[0] in OF_THE_ROOT:
             raise BadValue("belongs to the file system of /")
+        if folders[0] == "usr" and folders[1:2] and folders[1] in MERGED:
+            raise BadValue("belongs to the file system of /usr: the system starts from it, before it mounts others")
+        link = "/" + "/".join(folders[:2])
+        if link in LINKS:
+            raise BadValue(f"is no place for a file system: {link} is a link to {LINKS[link]}")
         return value
     raise BadValue("is no path: an absolute one of letters, digits, '.', '_' and '-', without / at its end")
 

@@ -7,8 +7,6 @@ from tests.unit.domain.installs.node_network.scene import BOND, BRIDGE, request
 
 from rackwright.domain.catalogue import Json
 from rackwright.domain.installs.node_network.devices import ResolvedNetwork
-from rackwright.domain.installs.node_network.netplan import render_netplan
-from rackwright.domain.installs.node_network.networkd import render_networkd
 from rackwright.domain.installs.node_network.part import configure_network
 from rackwright.domain.installs.node_network.resolve import resolve_network
 
@@ -187,14 +185,6 @@ def test_without_links_a_document_says_that_the_machine_was_not_discovered() -> 
     _, [problem] = resolve_network(request({"ethernets": {"eth0": {"dhcp4": True}}}, {}))
     assert "the machine was not discovered yet" in problem.reason
     assert problem.line is None
-
-
-@pytest.mark.parametrize("document", [BOND, BRIDGE])
-def test_the_resolved_netplan_means_the_same(document: str) -> None:
-    network = resolved(document)
-    again = resolved(render_netplan(network))
-    assert sorted(device.name for device in again.devices) == sorted(device.name for device in network.devices)
-    assert render_networkd(again) == render_networkd(network)
 
 
 NAMES = st.sampled_from(["eth0", "eth1", "b0", "br0", "v7", "x\ny", "Name=*"])

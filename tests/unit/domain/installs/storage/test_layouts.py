@@ -72,6 +72,44 @@ def test_a_disk_that_dos_does_not_reach_the_end_of_gets_gpt() -> None:
     assert storage["loader"] == "grub"
 
 
+BESIDE_EXTLINUX = """\
+version: 1
+config:
+  - {id: d, type: disk, name: virtio-LAB0, ptable: msdos}
+  - {id: big, type: disk, name: virtio-LAB1}
+  - {id: boot, type: partition, device: d, size: 1G, flag: boot}
+  - {id: p, type: partition, device: d}
+  - {id: boot-fs, type: format, fstype: ext4, volume: boot}
+  - {id: f, type: format, fstype: ext4, volume: p}
+  - {id: big-fs, type: format, fstype: ext4, volume: big}
+  - {id: m, type: mount, device: f, path: /}
+  - {id: boot-m, type: mount, device: boot-fs, path: /boot}
+  - {id: big-m, type: mount, device: big-fs, path: /srv}
+"""
+
+
+def test_only_the_file_system_that_extlinux_reads_is_made_for_it() -> None:
+    """Without 64-bit block numbers no ext4 of more than 16 TiB can be made: mkfs fails, on a disk that is wiped."""
+    disks: list[Json] = [EQUAL[0], {"name": "virtio-LAB1", "bytes": 18_000 * GIB}]
+    storage = lay_out_disks(request(BESIDE_EXTLINUX, disks)).config["storage"]
+    assert isinstance(storage, dict)
+    assert isinstance(storage["file_systems"], list)
+    assert storage["loader"] == "extlinux"
+    assert [step for step in storage["file_systems"] if str(step).startswith("format ")] == [
+        "format disk0p2 ext4 -",
+        "format disk0p1 ext4-extlinux -",
+        "format disk1 ext4 -",
+    ]
+    assert "mount disk0p1 /boot ext4 defaults 2" in storage["file_systems"]
+
+
+def test_no_file_system_is_made_for_extlinux_where_grub_starts_the_system() -> None:
+    storage = lay_out_disks(request(BESIDE_EXTLINUX.replace(", flag: boot", ""))).config["storage"]
+    assert isinstance(storage, dict)
+    assert storage["loader"] == "grub"
+    assert "ext4-extlinux" not in str(storage["file_systems"])
+
+
 def test_a_machine_that_says_nothing_of_its_firmware_is_taken_for_one_with_a_bios() -> None:
     plain = request("flat")
     del plain.facts["firmware"]

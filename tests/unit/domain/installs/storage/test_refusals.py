@@ -50,6 +50,29 @@ def test_a_file_system_that_holds_no_part_of_a_system_may_be_fat32() -> None:
     assert lay_out_disks(request(mounted("/usr", "xfs"))).problems == ()
 
 
+@pytest.mark.parametrize("path", ["/usr/local", "/usr/local/lib", "/usr/share", "/opt/lib", "/var/lib", "/var/locked"])
+def test_a_folder_that_a_system_starts_without_may_be_a_file_system_of_its_own(path: str) -> None:
+    assert lay_out_disks(request(mounted(path, "ext4"))).problems == ()
+
+
+@pytest.mark.parametrize("path", ["/boot/grub", "/boot/grub/fonts", "/boot/extlinux"])
+def test_a_loader_for_a_bios_is_on_the_file_system_of_the_kernels(path: str) -> None:
+    document = mounted(path, "ext4")
+    [problem] = lay_out_disks(request(document)).problems
+    assert problem.line == 9
+    assert f"{path} belongs to the file system of /boot" in problem.reason
+    esp = "  - {id: esp, type: partition, device: d, size: 512M, flag: boot}\n"
+    esp += "  - {id: esp-fs, type: format, fstype: fat32, volume: esp}\n"
+    esp += "  - {id: esp-m, type: mount, device: esp-fs, path: /boot/efi}\n"
+    assert lay_out_disks(request(document + esp, firmware="uefi")).problems == (), "there it has a partition"
+    assert lay_out_disks(request(mounted("/boot/grubs", "ext4"))).problems == ()
+
+
+@pytest.mark.parametrize("path", ["/home", "/opt", "/srv", "/tmp", "/usr/local", "/var/log", "/var/lib/data"])
+def test_a_folder_of_which_an_image_fills_nothing_may_be_small(path: str) -> None:
+    assert lay_out_disks(request(mounted(path, "ext4", "16M"))).problems == ()
+
+
 def test_the_plain_document_is_taken() -> None:
     assert lay_out_disks(request(PLAIN)).problems == ()
 
@@ -111,7 +134,7 @@ REFUSED: list[tuple[str, int | None, str]] = [
         "f, a format; it is to be disk, partition, raid",
     ),
     (with_line("id: g, type: lvm_volgroup, name: v, devices: [p]"), 6, "f: p is used by g already"),
-    (with_line("id: g, type: lvm_volgroup, name: v, devices: [b, b]"), 8, "g: b is used by g already"),
+    (with_line("id: g, type: lvm_volgroup, name: v, devices: [p, p]"), 8, "g: p is used by g already"),
     (with_line("id: g, type: lvm_partition, name: v, volgroup: p"), 8, "p is no lvm_volgroup"),
     (with_line("id: x, type: mount, device: p, path: /srv"), 8, "p is no format"),
     (with_line("id: x, type: format, fstype: ext4"), 8, "it needs its volume"),
@@ -130,6 +153,16 @@ REFUSED: list[tuple[str, int | None, str]] = [
     (mounted("/boot/efi/x", "ext4"), 10, "nothing is mounted below /boot/efi"),
     (mounted("/boot", "ext4", "100M"), 9, "/boot needs 256 MiB, and has 100 MiB"),
     (mounted("/usr", "ext4", "1000M"), 9, "/usr needs 1024 MiB, and has 1000 MiB"),
+    (mounted("/usr/share", "ext4", "200M"), 9, "/usr/share needs 256 MiB, and has 200 MiB"),
+    (mounted("/var", "ext4", "16M"), 9, "/var needs 512 MiB, and has 16 MiB"),
+    (mounted("/var/lib", "ext4", "16M"), 9, "/var/lib needs 256 MiB, and has 16 MiB"),
+    (mounted("/var/cache", "ext4", "16M"), 9, "/var/cache needs 128 MiB, and has 16 MiB"),
+    *(
+        (mounted(f"/usr/{folder}", "ext4"), 10, "belongs to the file system of /usr: the system starts from it")
+        for folder in ("bin", "lib", "lib/modules", "lib32", "lib64", "libx32", "sbin")
+    ),
+    (mounted("/var/run", "ext4"), 10, "is no place for a file system: /var/run is a link to /run"),
+    (mounted("/var/lock/x", "ext4"), 10, "is no place for a file system: /var/lock is a link to /run/lock"),
     # What is missing, and what is there twice.
     (HEAD + DISK + BIOS + ROOT + FORMAT, None, "nothing is mounted at /"),
     (with_line("id: x, type: mount, device: f, path: /srv"), 8, "f is mounted by m already"),
@@ -148,7 +181,7 @@ REFUSED: list[tuple[str, int | None, str]] = [
     (with_line("id: g, type: lvm_volgroup, devices: [b]"), 8, "it needs its name"),
     (with_line("id: g, type: raid, name: '../x', raidlevel: 1, devices: [b]"), 8, "is no name of an array"),
     (with_line("id: g, type: raid, name: a, raidlevel: 4, devices: [b]"), 8, "is none of 0, 1, 5, 6 and 10"),
-    (with_line("id: g, type: raid, name: a, raidlevel: 1, devices: [b]"), 8, "raid1 needs 2 devices, and has 1"),
+    (with_line("id: g, type: raid, name: a, raidlevel: 1, devices: [p]"), 8, "raid1 needs 2 devices, and has 1"),
     # What starts it.
     (PLAIN.replace(BIOS, ""), 3, "no BIOS starts from virtio-LAB0: add a partition of 1M with flag bios_grub"),
     (PLAIN.replace("gpt}", "msdos}"), 4, "flag bios_grub is for a table of gpt"),
@@ -176,13 +209,15 @@ config:
   - {id: f, type: format, fstype: ext4, volume: a}
   - {id: m, type: mount, device: f, path: /}
 """
+SMALL = ARRAYS.replace("size: 3G}", "size: 3G}\n  - {id: s, type: partition, device: d, size: 2M}")
+"""Line 6 has partitions that are too small for most."""
 REFUSED_ARRAYS = [
     (ARRAYS.replace("devices: [p]", "devices: [p, q]"), 7, "two of its devices are on the same disk"),
     (ARRAYS.replace("size: 3G", "size: 8150M"), 7, "at least 64 MiB"),
     (ARRAYS.replace("volume: a", "volume: q"), 8, "q is several devices, and one is mounted"),
     (ARRAYS.replace("raidlevel: 10, ", ""), 7, "it needs its raidlevel"),
     (ARRAYS + "  - {id: x, type: raid, name: a, raidlevel: 5, devices: [q]}\n", 10, "there is another array a"),
-    (ARRAYS + "  - {id: x, type: lvm_volgroup, name: g, devices: [b]}\n", 10, "needs a device, of 12 MiB"),
+    (SMALL + "  - {id: x, type: lvm_volgroup, name: g, devices: [s]}\n", 11, "needs a device, of 12 MiB"),
     (
         ARRAYS
         + "  - {id: x, type: lvm_volgroup, name: g, devices: [q]}\n"
@@ -191,10 +226,10 @@ REFUSED_ARRAYS = [
         "y: it does not fit: 12256 MiB of g are left",
     ),
     (
-        ARRAYS
+        SMALL
         + "  - {id: x, type: lvm_volgroup, name: g, devices: [q]}\n"
-        + "  - {id: y, type: lvm_volgroup, name: g, devices: [b]}\n",
-        11,
+        + "  - {id: y, type: lvm_volgroup, name: g, devices: [s]}\n",
+        12,
         "there is another volume group g",
     ),
 ]
@@ -206,6 +241,68 @@ def test_arrays_and_groups_that_do_not_fit_are_refused(document: str, line: int,
     first = lay_out_disks(request(document)).problems[0]
     assert first.line == line, first
     assert reason in first.reason
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        "raid, name: x, raidlevel: 1, devices: [b]",
+        "raid, name: x, raidlevel: 0, devices: [q, b]",
+        "lvm_volgroup, name: x, devices: [b]",
+        "lvm_volgroup, name: x, devices: [q, b]",
+        "format, fstype: swap, volume: b",
+        "format, fstype: ext4, volume: b",
+    ],
+)
+def test_the_partition_that_grub_writes_itself_to_holds_nothing_else(use: str) -> None:
+    """It would be overwritten when the boot loader is installed, after all else."""
+    document = ARRAYS.replace("size: 1M, flag", "size: 100M, flag") + f"  - {{id: x, type: {use}}}\n"
+    [problem] = lay_out_disks(request(document)).problems
+    assert problem.line == 10
+    assert problem.reason == "x: GRUB has b, with flag bios_grub, for itself, and overwrites it"
+
+
+FLAGGED = """\
+version: 1
+config:
+  - {id: d, type: disk, match: rest, ptable: gpt}
+  - {id: esp, type: partition, device: d, size: 512M, flag: boot}
+  - {id: b, type: partition, device: d, size: 1M, flag: bios_grub}
+  - {id: e, type: partition, device: d, size: 1G, flag: boot}
+  - {id: p, type: partition, device: d}
+  - {id: a, type: raid, name: a, raidlevel: 10, devices: [p]}
+  - {id: f, type: format, fstype: ext4, volume: a}
+  - {id: m, type: mount, device: f, path: /}
+  - {id: esp-fs, type: format, fstype: fat32, volume: esp}
+  - {id: esp-m, type: mount, device: esp-fs, path: /boot/efi}
+"""
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        "raid, name: x, raidlevel: 1, devices: [e]",
+        "lvm_volgroup, name: x, devices: [e]",
+        "format, fstype: swap, volume: e",
+        "format, fstype: xfs, volume: e",
+    ],
+)
+def test_a_partition_that_is_flagged_for_uefi_is_one_that_it_starts_from(use: str) -> None:
+    """As a mirror of ESPs, which the firmware cannot read: the flag promises a start that never comes."""
+    assert lay_out_disks(request(FLAGGED, firmware="uefi")).problems == ()
+    document = f"{FLAGGED}  - {{id: x, type: {use}}}\n"
+    [problem] = lay_out_disks(request(document, firmware="uefi")).problems
+    assert problem.line == 6
+    assert "e: UEFI starts from a partition with flag boot if it is fat32 itself" in problem.reason
+    assert "this one is used by x; leave out the flag" in problem.reason
+    assert lay_out_disks(request(document)).problems == (), "to a BIOS the flag means nothing"
+
+
+def test_what_is_active_in_a_table_of_dos_is_not_for_uefi() -> None:
+    document = FLAGGED.replace("match: rest", "name: virtio-LAB0").replace("[p]", "[p, p2]").replace("10", "1")
+    document += "  - {id: other, type: disk, name: virtio-LAB1, ptable: msdos}\n"
+    document += "  - {id: p2, type: partition, device: other, flag: boot}\n"
+    assert lay_out_disks(request(document, firmware="uefi")).problems == ()
 
 
 @pytest.mark.parametrize(
@@ -291,6 +388,15 @@ def test_disks_with_sectors_of_different_sizes_do_not_go_into_one_array_or_group
     [problem] = lay_out_disks(request(document, disks)).problems
     assert problem.line == 9
     assert "virtio-LAB2 has 512 bytes, virtio-LAB3 has 4096 bytes" in problem.reason
+
+
+@pytest.mark.parametrize(("gib", "refused"), [(2047, False), (2048, True), (3000, True)])
+def test_a_fat32_that_cannot_count_its_sectors_is_refused(gib: int, refused: bool) -> None:
+    """mkdosfs makes one of 952 GiB on 3000 GiB, and nobody is told."""
+    large: Json = {"name": "large", "bytes": 4000 * GIB}
+    part = lay_out_disks(request(mounted("/data", "fat32", f"{gib}G").replace("virtio-LAB0", "large"), [large]))
+    told = [(9, f"x-fs: fat32 ends below 2 TiB, and this is of {gib << 10} MiB")] if refused else []
+    assert [(problem.line, problem.reason) for problem in part.problems] == told
 
 
 def test_a_disk_that_was_chosen_beside_a_document_is_said_to_change_nothing() -> None:
