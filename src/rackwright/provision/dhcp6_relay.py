@@ -30,6 +30,7 @@ from rackwright.domain.networks.dhcp6_messages import (
 )
 from rackwright.provision.link_sockets import serve_link
 from rackwright.provision.served_subnets import read_subnets, server_addresses
+from rackwright.rare_warning import RareWarning
 
 log = logging.getLogger(__name__)
 
@@ -91,6 +92,7 @@ class Relay:
         self._subnets = subnets
         self._links: dict[str, socket.socket] = {}
         self._declines = Declines()
+        self._warn_bad_answer = RareWarning()  # machines have Kea answer
         self._kea = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
         self._kea.bind((LOOPBACK, RELAY_PORT))
         self._kea.setblocking(False)
@@ -143,7 +145,7 @@ class Relay:
             try:
                 answer = relay_to_machine(packet)
             except BadMessage as error:
-                log.warning("an answer of Kea was dropped: %s", error)
+                self._warn_bad_answer(f"An answer of Kea was dropped: {error}.")
                 continue
             link = self._links.get(answer.interface)
             if link is None:

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 from rackwright.domain.networks.source_networks import source_network
+from rackwright.rare_warning import RareWarning
 
 log = logging.getLogger(__name__)
 
@@ -163,6 +164,7 @@ class TftpServer(asyncio.DatagramProtocol):
         self._errors: Counter[str] = Counter()
         """Errors answered of late, by network."""
         self._errors_end = 0.0
+        self._warn_failed = RareWarning()  # addresses to which there is no route are strangers' to choose
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.DatagramTransport, transport)
@@ -234,7 +236,7 @@ class TftpServer(asyncio.DatagramProtocol):
             with content.open("rb") if isinstance(content, Path) else io.BytesIO(content) as file:
                 await self._deliver(file, request, client, record)
         except OSError as error:
-            log.warning("tftp: %s for %s: %s", request.name[:80], client[0], error)
+            self._warn_failed(f"tftp: {request.name[:80]} for {client[0]}: {error}.")
 
     async def _deliver(self, file: BinaryIO, request: Request, client: Address, record: _TransferRecord) -> None:
         options = negotiate_options(request.options, size_of(file))

@@ -1,21 +1,23 @@
 """TFTP over real sockets of loopback: what is served, what is not, and what a lost packet does."""
 
 import asyncio
+import errno
+import socket
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
 
 import pytest
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import PATIENCE, until
 
-from rackwright.api.http.connections import RareWarning
 from rackwright.domain.architectures import Architecture
 from rackwright.jigs.boot_server import BootTrouble, tftp_answers
 from rackwright.provision import tftp
 from rackwright.provision.images.shelf import Shelf
 from rackwright.provision.images.sledgehammer_parts import loaders
 from rackwright.provision.tftp import serving_tftp
+from rackwright.rare_warning import RareWarning
 from rackwright.server.provisioning import boot_files, explain_missing_loader, make_boot_check
 from rackwright.server.settings import Options
 
@@ -364,6 +366,26 @@ async def test_what_is_not_served_fills_no_log(
     for number in range(1000):
         heard[0].datagram_received(request("nothing"), ("192.0.2.66", 1000 + number))
     assert len(caplog.records) == tftp.MOST_ERRORS_PER_NETWORK
+
+
+async def test_transfers_to_addresses_without_a_route_fill_no_log(
+    served: Mapping[str, tftp.Content], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Anybody can ask in the name of such addresses: a line for each packet would fill the disk."""
+    tried = 0
+
+    def no_route(*_: object) -> socket.socket:
+        nonlocal tried
+        tried += 1
+        raise OSError(errno.ENETUNREACH, "Network is unreachable")
+
+    monkeypatch.setattr(tftp, "_connected_socket", no_route)
+    server = tftp.TftpServer(lambda: served, HOST)
+    for number in range(tftp.MOST_PER_NETWORK):
+        server.datagram_received(request("ipxe.efi"), (f"2001:db8::{number + 1:x}", 1000, 0, 0))
+    await until(lambda: tried == tftp.MOST_PER_NETWORK and not server._transfers, "all of them were tried")
+    [record] = caplog.records
+    assert "ipxe.efi for 2001:db8::1: [Errno 101] Network is unreachable" in record.getMessage()
 
 
 def test_requests_for_an_image_that_is_not_there_fill_no_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
