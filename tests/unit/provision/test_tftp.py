@@ -213,7 +213,10 @@ async def test_a_stranger_cannot_acknowledge_for_a_client(
             assert (await protocol.receive())[0] == first
 
 
-async def test_one_address_has_only_so_many_transfers_at_once(served: Mapping[str, tftp.Content]) -> None:
+async def test_one_address_has_only_so_many_transfers_at_once(
+    served: Mapping[str, tftp.Content], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tftp, "SILENT", 3600)
     async with serving_tftp(lambda: served, HOST, 0) as port, client() as (transport, protocol):
         for _ in range(50):
             transport.sendto(request("ipxe.efi"), (HOST, port))
@@ -239,6 +242,19 @@ async def test_clients_that_never_answer_do_not_keep_others_out(
             for _ in range(2):
                 transport.sendto(request("ipxe.efi"), (HOST, port))
                 await silent.receive()
+        assert await fetch(port, "ipxe.efi") == (CONTENT, None)
+
+
+async def test_requests_in_a_machines_name_do_not_keep_that_machine_out(
+    served: Mapping[str, tftp.Content], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever is to answer them never asked, and drops what comes."""
+    monkeypatch.setattr(tftp, "SILENT", 0)
+    async with serving_tftp(lambda: served, HOST, 0) as port, AsyncExitStack() as stack:
+        for _ in range(tftp.MOST_PER_ADDRESS):
+            transport, forged = await stack.enter_async_context(client())
+            transport.sendto(request("ipxe.efi"), (HOST, port))
+            await forged.receive()
         assert await fetch(port, "ipxe.efi") == (CONTENT, None)
 
 
@@ -301,6 +317,34 @@ async def heard(served: Mapping[str, tftp.Content]) -> AsyncIterator[tuple[tftp.
 
 def running(server: tftp.TftpServer, beginning: str) -> int:
     return sum(record.source.startswith(beginning) for record in server._transfers.values())
+
+
+async def test_at_the_limit_of_an_address_only_its_silent_transfers_give_way(
+    heard: tuple[tftp.TftpServer, Sent], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Firmware that asks again for a file that it is being sent must not end what it gets."""
+    monkeypatch.setattr(tftp, "SILENT", 3600)
+    server, _ = heard
+
+    def ask(port: int) -> asyncio.Task[None] | None:
+        before = set(server._transfers)
+        server.datagram_received(request("ipxe.efi"), ("192.0.2.1", port))
+        return next(iter(set(server._transfers) - before), None)
+
+    server.datagram_received(request("ipxe.efi"), ("192.0.2.2", 1000))
+    [neighbour] = server._transfers
+    tasks = [task for port in range(tftp.MOST_PER_ADDRESS) if (task := ask(port))]
+    assert len(tasks) == tftp.MOST_PER_ADDRESS
+    assert ask(1000) is None, "none of them is silent yet"
+    assert set(server._transfers) == {neighbour, *tasks}
+    silent, live = tasks[:2], tasks[2:]
+    for task in (*silent, neighbour):
+        server._transfers[task].acknowledged_at -= 3600
+    replacing = [ask(1001), ask(1002)]
+    assert ask(1003) is None, "those that are left are not silent"
+    assert set(server._transfers) == {neighbour, *live, *replacing}
+    await asyncio.gather(*silent, return_exceptions=True)
+    assert all(task.cancelled() for task in silent)
 
 
 async def test_one_ipv6_network_does_not_take_the_transfers_of_all(
