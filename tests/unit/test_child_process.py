@@ -66,6 +66,60 @@ async def test_output_is_added_to_or_replaces_that_of_the_child_before(tmp_path:
         assert output.read_text() == {"one": "one\n", "two": "one\ntwo\n", "three": "three\n"}[word]
 
 
+MOST = 20_000
+CHATTY = f"import itertools\nfor line in itertools.count():\n    print(line, 'x' * {MOST // 100}, flush=True)\n"
+
+
+def sizes(folder: Path) -> list[int]:
+    return [file.stat().st_size for file in folder.iterdir()]
+
+
+async def test_a_child_that_never_stops_talking_fills_no_disk_and_its_last_words_are_kept(tmp_path: Path) -> None:
+    output = tmp_path / "output"
+    child = await ChildProcess.start([sys.executable, "-c", CHATTY], output, most_output=MOST)
+
+    def kept() -> int:
+        files = sizes(tmp_path)
+        assert max(files, default=0) <= MOST
+        assert len(files) <= 2
+        return sum(files)
+
+    def last_number() -> int:
+        kept()
+        return max((int(line.split()[0]) for line in output_tail(output).splitlines()[1:-1]), default=0)
+
+    try:
+        await until(lambda: last_number() > 1000, "it has said ten times what is kept")
+        assert kept() > MOST // 2
+    finally:
+        await child.kill()
+    assert len(output_tail(output)) > 1900, "of the file that was just begun, and of the one before"
+
+
+async def test_the_output_of_a_child_is_there_when_it_has_ended_however_much_it_is(tmp_path: Path) -> None:
+    output = tmp_path / "output"
+    for number in range(3):
+        command = ["sh", "-c", f"head -c 300000 /dev/zero; echo; echo that was {number}; exit 4"]
+        child = await ChildProcess.start(command, output, append=False, most_output=200_000)
+        assert await child.wait() == 4
+        assert last_line(output) == f"that was {number}"
+        assert output.stat().st_size < 200_000
+        assert sum(sizes(tmp_path)) == 300_000 + len("\nthat was 0\n")
+
+
+async def test_what_a_child_left_in_the_background_is_still_heard_after_its_end(tmp_path: Path) -> None:
+    output = tmp_path / "output"
+    go_on = tmp_path / "go_on"
+    waiting = f"(until [ -e {go_on} ]; do sleep 0.05; done; echo late) & echo early"
+    child = await ChildProcess.start(["sh", "-c", waiting], output)
+    try:
+        assert await child.wait() == 0
+        assert output_tail(output) == "early"
+    finally:
+        go_on.touch()
+    await until(lambda: output_tail(output) == "early\nlate", "what is left behind is heard")
+
+
 async def test_a_child_that_does_not_end_when_asked_is_killed(tmp_path: Path) -> None:
     output = tmp_path / "output"
     child = await ChildProcess.start(["sh", "-c", STUBBORN], output)

@@ -134,8 +134,13 @@ async def _act(hammer: Hammer, node: HammerNode, order: PowerOrder) -> None:
     """Have a controller do what is ordered; a look at the power changes nothing."""
     if order in (PowerOrder.OFF, PowerOrder.CYCLE):
         await hammer.off(node)
-    if order in (PowerOrder.ON, PowerOrder.CYCLE):
+    if order is PowerOrder.ON:
         await hammer.on(node)
+    if order is PowerOrder.CYCLE:
+        try:
+            await hammer.on(node)
+        except ControllerUnreachable as error:  # another server would switch it off a second time
+            raise HammerFailed(f"{node.name} was switched off, but then: {error}") from error
     if order is PowerOrder.RESET:
         await hammer.reset(node)
     if order in (PowerOrder.BOOT_NETWORK, PowerOrder.BOOT_DISK):

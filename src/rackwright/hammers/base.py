@@ -31,7 +31,8 @@ class HammerFailed(Exception):
 
 
 class ControllerUnreachable(HammerFailed):
-    """Nothing answered this server at the controller's address, so nothing was done. Another server may reach it."""
+    """Nothing answered this server at the controller's address, so nothing was done. Another server may reach it, and
+    gives the order: so this is never raised once a controller was given one, whether it confirmed it or not."""
 
 
 class NoTrustedAddress(HammerFailed):

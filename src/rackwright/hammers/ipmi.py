@@ -150,9 +150,9 @@ class IpmiHammer(Hammer):
             raise HammerFailed(f"the BMC of {node.name} did not answer within {DEADLINE:g} s") from None
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Bmc:
-    """One BMC, and the requests to it."""
+    """One BMC, and the requests to it in one call."""
 
     node: str
     address: str
@@ -162,6 +162,10 @@ class _Bmc:
     password: str = field(repr=False)
     suite: int
     program: str
+    has_answered: bool = False
+    """Whether the BMC answered anything in this call. From then on this server reaches it, however silent it is."""
+    given_order: str = ""
+    """The order that the BMC was given, whether it confirmed it or not; empty: none."""
 
     async def power(self) -> Power:
         return POWERS.get((await self.ask("chassis", "power", "status")).strip(), Power.UNKNOWN)
@@ -200,6 +204,8 @@ class _Bmc:
         """
         for remaining in reversed(range(TRIES)):
             status, _, errors = await self._run(("chassis", "power", order), once=True)
+            if status == 0 or NOT_ANSWERED in errors:
+                self.given_order = order
             if status == 0:
                 return
             if NOT_ANSWERED in errors:
@@ -266,12 +272,22 @@ class _Bmc:
             output, errors = await process.communicate()
         finally:
             status = await kill_group(process)
+        self.has_answered = self.has_answered or status == 0
         return status, output.decode(errors="replace"), errors.decode(errors="replace")
 
     def _failure(self, errors: str) -> HammerFailed:
-        """Return the failure that ipmitool printed. Without a session the BMC has heard nothing."""
-        kind = ControllerUnreachable if SILENT in errors else HammerFailed
-        return kind(self._explain(errors))
+        """Return the failure that ipmitool printed.
+
+        Another server does all of it again if nothing was done; so that is said only where the BMC answered nothing.
+        """
+        if SILENT not in errors:
+            return HammerFailed(self._explain(errors))
+        if self.given_order:
+            return HammerFailed(
+                f"{self._name} was ordered to {self.given_order}, and does not answer since: whether it carried "
+                "that out is not known. Look at the machine first"
+            )
+        return (HammerFailed if self.has_answered else ControllerUnreachable)(self._explain(errors))
 
     def _explain(self, errors: str) -> str:
         """Return the reason of a failure, in words a person can act on, from what ipmitool printed."""

@@ -64,6 +64,11 @@ class Network:
         """Plug a server's cable in again."""
         _ip("-n", self.switch, "link", "set", server, "up")
 
+    def make_card_again(self, server: str) -> None:
+        """Delete a server's network card and make it again: it has its IPv4 address and its name, and is another."""
+        _ip("-n", self.namespace(server), "link", "del", "eth0")
+        self._make_card(server)
+
     def split(self, away: Sequence[str]) -> None:
         """Move these servers to a bridge of their own: they reach each other, and no other server."""
         for server in away:
@@ -90,9 +95,13 @@ class Network:
     def _plug_in(self, server: str) -> None:
         namespace = self.namespace(server)
         _ip("netns", "add", namespace)
+        _ip("-n", namespace, "link", "set", "lo", "up")
+        self._make_card(server)
+
+    def _make_card(self, server: str) -> None:
+        namespace = self.namespace(server)
         _ip("-n", namespace, "link", "add", "eth0", "type", "veth", "peer", "name", server, "netns", self.switch)
         _ip("-n", namespace, "addr", "add", f"{self.address(server)}/24", "dev", "eth0")
-        _ip("-n", namespace, "link", "set", "lo", "up")
         _ip("-n", namespace, "link", "set", "eth0", "up")
         _ip("-n", self.switch, "link", "set", server, "master", "br0")
         _ip("-n", self.switch, "link", "set", server, "up")

@@ -15,6 +15,7 @@ import struct
 import time
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 from ipaddress import IPv6Address
 from pathlib import Path
 
@@ -27,15 +28,15 @@ from rackwright.domain.networks.dhcp6_messages import (
     relay_to_machine,
     relay_to_server,
 )
+from rackwright.provision.link_sockets import serve_link
 from rackwright.provision.served_subnets import read_subnets, server_addresses
+from rackwright.rare_warning import RareWarning
 
 log = logging.getLogger(__name__)
 
 CLIENT_PORT, SERVER_PORT = 546, 547
 ALL_SERVERS = "ff02::1:2"
 LOOPBACK = "::1"
-PAUSE = 2.0
-"""Seconds before an interface that is not there, or failed, is tried again."""
 MOST_AT_ONCE = 64
 """Messages of one interface that are handled before others have a turn."""
 
@@ -66,9 +67,8 @@ class Declines:
         return True
 
 
-def _open_link_socket(interface: str) -> socket.socket:
+def _open_socket(interface: str, index: int) -> socket.socket:
     """Return the socket on which machines of an interface are heard and answered."""
-    index = socket.if_nametoindex(interface)
     link = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
     try:
         link.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -92,6 +92,7 @@ class Relay:
         self._subnets = subnets
         self._links: dict[str, socket.socket] = {}
         self._declines = Declines()
+        self._warn_bad_answer = RareWarning()  # machines have Kea answer
         self._kea = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
         self._kea.bind((LOOPBACK, RELAY_PORT))
         self._kea.setblocking(False)
@@ -104,28 +105,19 @@ class Relay:
                 tasks.create_task(self._hear_machines(interface))
 
     async def _hear_machines(self, interface: str) -> None:
-        in_trouble = False
-        while True:
-            try:
-                with _open_link_socket(interface) as link:
-                    self._links[interface] = link
-                    in_trouble = False
-                    await self._hear(link, interface)
-            except OSError as error:
-                if not in_trouble:  # logged once for as long as it lasts
-                    log.warning("no DHCPv6 on %s for a while: %s", interface, error)
-                in_trouble = True
-            finally:
-                self._links.pop(interface, None)
-            await asyncio.sleep(PAUSE)
+        await serve_link(interface, _open_socket, partial(self._hear, interface), "DHCPv6")
 
-    async def _hear(self, link: socket.socket, interface: str) -> None:
+    async def _hear(self, interface: str, link: socket.socket) -> None:
         loop = asyncio.get_running_loop()
-        while True:
-            for _ in range(MOST_AT_ONCE):
-                message, source = await loop.sock_recvfrom(link, LONGEST_MESSAGE + 1)
-                self._ask_server(message, IPv6Address(source[0].partition("%")[0]), interface)
-            await asyncio.sleep(0)
+        self._links[interface] = link
+        try:
+            while True:
+                for _ in range(MOST_AT_ONCE):
+                    message, source = await loop.sock_recvfrom(link, LONGEST_MESSAGE + 1)
+                    self._ask_server(message, IPv6Address(source[0].partition("%")[0]), interface)
+                await asyncio.sleep(0)
+        finally:
+            del self._links[interface]
 
     def _ask_server(self, message: bytes, machine: IPv6Address, interface: str) -> None:
         places = server_addresses(interface, read_subnets(self._subnets))
@@ -153,7 +145,7 @@ class Relay:
             try:
                 answer = relay_to_machine(packet)
             except BadMessage as error:
-                log.warning("an answer of Kea was dropped: %s", error)
+                self._warn_bad_answer(f"An answer of Kea was dropped: {error}.")
                 continue
             link = self._links.get(answer.interface)
             if link is None:

@@ -9,6 +9,7 @@ the relay through which it hears machines, are run once there is an IPv6 subnet 
 import asyncio
 import hashlib
 import json
+import logging
 import socket
 import sys
 from collections.abc import Callable, Sequence
@@ -30,12 +31,16 @@ from rackwright.domain.networks.dhcp6 import (
 from rackwright.domain.networks.networks import Address
 from rackwright.private_files import make_private_folder, write_private_file
 from rackwright.provision.daemon import Daemon, DaemonFailed, socket_path
-from rackwright.provision.host_addresses import own_addresses
+from rackwright.provision.host_addresses import interface_numbers, own_addresses
 from rackwright.provision.served_subnets import read_subnets, subnets_file, write_subnets
+
+log = logging.getLogger(__name__)
 
 PROGRAM = "kea-dhcp4"
 PROGRAM6 = "kea-dhcp6"
 ANSWER_TIME = 60.0
+LOOK = 5.0
+"""Seconds between two looks whether the interfaces are still the same."""
 
 
 class KeaProcess:
@@ -49,6 +54,8 @@ class KeaProcess:
         self._config = config
         self._empty_config = empty_config
         self._socket = socket_path(folder, "control")
+        self._changing = asyncio.Lock()
+        """Held while the configuration is replaced, so that no older one is put back."""
         self.daemon = Daemon(
             [*command, "-c", str(config)],
             folder,
@@ -67,9 +74,17 @@ class KeaProcess:
 
     async def configure(self, config: dict[str, Any]) -> None:
         """Replace the whole configuration, also for the next start."""
-        await self._send_checked("config-test", config)
-        await self._send_checked("config-set", config)
-        self._write(config)
+        async with self._changing:
+            await self._send_checked("config-test", config)
+            await self._send_checked("config-set", config)
+            self._write(config)
+
+    async def reopen_sockets(self) -> None:
+        """Have Kea look for its interfaces anew, by the configuration that it has."""
+        async with self._changing:
+            config = json.loads(self._config.read_bytes())
+            await self._send_checked("config-test", config)  # which fails while an interface is not there
+            await self._send_checked("config-set", config)
 
     async def configuration(self) -> dict[str, Any]:
         """Return the configuration that Kea runs with, asked of Kea itself."""
@@ -188,6 +203,7 @@ class Kea:
             lambda: render_kea6_config(Dhcp6State(), self._host6),
         )
         self._relay = self._make_relay(home / "dhcp6-relay")
+        self._watching: asyncio.Task[None] | None = None
 
     @staticmethod
     def _server_id(home: Path) -> str:
@@ -221,12 +237,42 @@ class Kea:
         """Start the daemons that do not run, and return a description of what runs."""
         if not self.serves:
             return "this server has no interface to serve DHCP on (--dhcp-interface)"
+        numbers = await interface_numbers(self._launcher)
         version = await self._kea4.start()
+        if self._watching is None:
+            self._watching = asyncio.create_task(self._watch_interfaces(numbers), name="watch the interfaces of DHCP")
         families = "DHCPv4"
         if await asyncio.to_thread(read_subnets, self._subnets):
             await self._start6()
             families = "DHCPv4 and DHCPv6"
         return f"Kea {version} on {', '.join(self._interfaces)}: {families}"
+
+    async def _watch_interfaces(self, known: dict[str, int]) -> None:
+        """Have Kea listen again on an interface that was made again: its socket stays with the one before, in silence.
+
+        `known`: the numbers that the interfaces had before Kea was started. The DHCPv6 server is on the loopback
+        address, and its relay looks by itself.
+        """
+        in_trouble = False
+        while True:
+            await asyncio.sleep(LOOK)
+            try:
+                known = await self._reopen_if_made_again(known)
+                in_trouble = False
+            except (DaemonFailed, OSError, ValueError) as error:
+                if not in_trouble:  # logged once for as long as it lasts
+                    log.warning("no DHCP for a while on an interface that was made again: %s", error)
+                in_trouble = True
+
+    async def _reopen_if_made_again(self, known: dict[str, int]) -> dict[str, int]:
+        """Return the numbers of the interfaces for which Kea has its sockets now."""
+        numbers = await interface_numbers(self._launcher)
+        same = all(numbers.get(name) == known.get(name) for name in self._interfaces)
+        # A configuration with an interface that is not there would be refused.
+        if same or not self._kea4.daemon.running or not numbers.keys() >= {*self._interfaces}:
+            return known
+        await self._kea4.reopen_sockets()
+        return numbers
 
     async def _start6(self) -> None:
         await self._kea6.start()
@@ -258,5 +304,9 @@ class Kea:
         return DhcpStates(v4, parse_kea6_config(await self._kea6.configuration()))
 
     async def stop(self) -> None:
+        if self._watching is not None:
+            self._watching.cancel()
+            await asyncio.gather(self._watching, return_exceptions=True)
+            self._watching = None
         for daemon in (self._relay, self._kea6.daemon, self._kea4.daemon):
             await daemon.stop()

@@ -18,6 +18,7 @@ from contextlib import asynccontextmanager
 from ipaddress import IPv6Network
 from pathlib import Path
 
+from rackwright.provision.link_sockets import open_link_socket, serve_link
 from rackwright.provision.served_subnets import read_subnets, server_addresses
 
 log = logging.getLogger(__name__)
@@ -80,8 +81,7 @@ def is_solicitation(packet: bytes) -> bool:
     return True
 
 
-def _open_socket(interface: str) -> socket.socket:
-    index = socket.if_nametoindex(interface)
+def _open_socket(interface: str, index: int) -> socket.socket:
     raw = socket.socket(socket.AF_INET6, socket.SOCK_RAW, socket.IPPROTO_ICMPV6)
     try:
         raw.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, interface.encode())
@@ -140,8 +140,8 @@ async def advertising(interface: str, subnets: Path | None = None) -> AsyncItera
     `subnets`: the file with the IPv6 subnets that this host serves, read for each advertisement; None: it serves none.
     """
     loop = asyncio.get_running_loop()
-    with _open_socket(interface) as raw:
 
+    async def serve(raw: socket.socket) -> None:
         async def send(served: list[IPv6Network]) -> None:
             scope = socket.if_nametoindex(interface)
             await loop.sock_sendto(raw, advertisement(served), (ALL_NODES, 0, 0, scope))
@@ -154,13 +154,16 @@ async def advertising(interface: str, subnets: Path | None = None) -> AsyncItera
             if served:
                 await send(served)
 
-        tasks = [
-            asyncio.create_task(_answer(raw, interface, answer), name=f"router advertisement on {interface}"),
-            asyncio.create_task(_repeat(send_if_served), name=f"repeated router advertisement on {interface}"),
-        ]
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(_answer(raw, interface, answer), name=f"router advertisement on {interface}")
+            tasks.create_task(_repeat(send_if_served), name=f"repeated router advertisement on {interface}")
+
+    link = open_link_socket(interface, _open_socket)  # an interface that is not there ends the start of the server
+    with link.socket:
+        serving = serve_link(interface, _open_socket, serve, "router advertisement", link)
+        task = asyncio.create_task(serving, name=f"router advertisements on {interface}")
         try:
             yield
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)

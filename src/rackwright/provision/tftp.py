@@ -3,10 +3,11 @@
 RFC 1350 with blksize and tsize (RFC 2347 to 2349). A name is looked up, never opened as a path. Each transfer has a
 port of its own, as the protocol requires, and their number is limited: that of one address, of one network (an IPv6
 host has all addresses of its network) and of all. Anybody can ask in the name of addresses that will never answer, so
-at a limit a new transfer replaces the one whose client is silent for longest; if none is silent, one of the network or
-address that has most of them. Only requests are answered: a server that answers errors with an error can be set, by one
-packet in another server's name, to exchange errors with that one for ever. Errors are few, since they may be sent to
-whom nobody knows.
+at a limit a new transfer replaces the one whose client is silent for longest: of its own address, at the limit of one
+address, so that nobody is kept out by requests in its name. If none is silent, one of the network or address that has
+most of them is replaced, and an address that has as many as it may waits. Only requests are answered: a server that
+answers errors with an error can be set, by one packet in another server's name, to exchange errors with that one for
+ever. Errors are few, since they may be sent to whom nobody knows.
 """
 
 import asyncio
@@ -21,6 +22,7 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 from rackwright.domain.networks.source_networks import source_network
+from rackwright.rare_warning import RareWarning
 
 log = logging.getLogger(__name__)
 
@@ -163,6 +165,7 @@ class TftpServer(asyncio.DatagramProtocol):
         self._errors: Counter[str] = Counter()
         """Errors answered of late, by network."""
         self._errors_end = 0.0
+        self._warn_failed = RareWarning()  # addresses to which there is no route are strangers' to choose
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.DatagramTransport, transport)
@@ -192,9 +195,10 @@ class TftpServer(asyncio.DatagramProtocol):
         """Return whether one more transfer can start; if need be, end another for it."""
         network = source_network(source)
         neighbours = {task: record for task, record in self._transfers.items() if record.network == network}
-        if sum(record.source == source for record in neighbours.values()) >= MOST_PER_ADDRESS:
-            return False
-        if len(neighbours) >= MOST_PER_NETWORK:
+        own = {task: record for task, record in neighbours.items() if record.source == source}
+        if len(own) >= MOST_PER_ADDRESS:
+            task = _silent_transfer(own)
+        elif len(neighbours) >= MOST_PER_NETWORK:
             task = _transfer_to_end({task: (record, record.source) for task, record in neighbours.items()}, source)
         elif len(self._transfers) >= MOST_TRANSFERS:
             everybody = self._transfers.items()
@@ -234,7 +238,7 @@ class TftpServer(asyncio.DatagramProtocol):
             with content.open("rb") if isinstance(content, Path) else io.BytesIO(content) as file:
                 await self._deliver(file, request, client, record)
         except OSError as error:
-            log.warning("tftp: %s for %s: %s", request.name[:80], client[0], error)
+            self._warn_failed(f"tftp: {request.name[:80]} for {client[0]}: {error}.")
 
     async def _deliver(self, file: BinaryIO, request: Request, client: Address, record: _TransferRecord) -> None:
         options = negotiate_options(request.options, size_of(file))
@@ -259,6 +263,13 @@ class TftpServer(asyncio.DatagramProtocol):
             transport.close()
 
 
+def _silent_transfer(transfers: Mapping[asyncio.Task[None], _TransferRecord]) -> asyncio.Task[None] | None:
+    """Return the transfer whose client is silent for longest; None: none is for long enough to be ended."""
+    task, record = min(transfers.items(), key=lambda item: item[1].acknowledged_at)
+    is_silent = asyncio.get_running_loop().time() - record.acknowledged_at >= SILENT
+    return task if is_silent else None
+
+
 def _transfer_to_end(
     transfers: Mapping[asyncio.Task[None], tuple[_TransferRecord, str]], source: str
 ) -> asyncio.Task[None] | None:
@@ -266,9 +277,9 @@ def _transfer_to_end(
 
     `transfers`: each with what it is counted as.
     """
-    task, (record, _) = min(transfers.items(), key=lambda item: item[1][0].acknowledged_at)
-    if asyncio.get_running_loop().time() - record.acknowledged_at >= SILENT:
-        return task
+    silent = _silent_transfer({task: record for task, (record, _) in transfers.items()})
+    if silent is not None:
+        return silent
     shares = Counter(counted for _, counted in transfers.values())
     greedy, share = shares.most_common(1)[0]
     if share <= shares[source] + 1:

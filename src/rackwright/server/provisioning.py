@@ -18,7 +18,6 @@ from rackwright.annealer.installs import Reach
 from rackwright.api.app import create_machine_app
 from rackwright.api.context import Server
 from rackwright.api.http.boot_loaders import BootLoaderMiddleware
-from rackwright.api.http.connections import RareWarning
 from rackwright.domain.architectures import Architecture
 from rackwright.hammers.hammer_choice import HammerChoice
 from rackwright.hammers.ports import HammerPorts
@@ -33,6 +32,7 @@ from rackwright.provision.network_boot import check_arguments
 from rackwright.provision.router_advertisement import advertising
 from rackwright.provision.served_subnets import subnets_file
 from rackwright.provision.tftp import Content, serving_tftp
+from rackwright.rare_warning import RareWarning
 from rackwright.reach.cloud_init import CloudInitDelivery
 from rackwright.server.jig_ports import ServerPorts
 from rackwright.server.settings import Options

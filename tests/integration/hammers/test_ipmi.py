@@ -102,6 +102,55 @@ async def test_a_restart_whose_answer_is_lost_is_not_ordered_again(
     assert bmc.asked().count("set reset 1") == 1
 
 
+def falls_silent(bmc: SimulatedBmc, monkeypatch: pytest.MonkeyPatch, after: str, answers: int) -> None:
+    """Have a BMC answer nothing any more once it was asked something, and gave so many answers since."""
+    given = 0
+
+    def loses() -> bool:
+        nonlocal given
+        if after in bmc.asked():
+            given += 1
+        if given >= answers:  # what is asked from here on need not be waited for
+            monkeypatch.setattr(ipmi, "PAUSE", 1)
+            monkeypatch.setattr(ipmi, "TRIES", 1)
+        return given > answers
+
+    bmc.relay.loses = loses
+
+
+async def test_a_bmc_that_is_silent_after_an_order_is_left_to_no_other_server(
+    bmc: SimulatedBmc, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another server would give the order again, in the middle of what the first one began."""
+    bmc.lag(1000)
+    falls_silent(bmc, monkeypatch, "set power 1", answers=2)  # to the order, and to the end of that session
+    with pytest.raises(HammerFailed, match="was ordered to on, and does not answer since") as failed:
+        await IpmiHammer().on(bmc.node())
+    assert not isinstance(failed.value, ControllerUnreachable)
+    assert bmc.asked().count("set power 1") == 1
+
+
+async def test_a_bmc_that_does_not_even_answer_the_order_is_left_to_no_other_server(
+    bmc: SimulatedBmc, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ipmi, "PAUSE", 1)
+    bmc.lag(1000)
+    falls_silent(bmc, monkeypatch, "set power 1", answers=0)
+    with pytest.raises(HammerFailed, match="was ordered to on, and does not answer since") as failed:
+        await IpmiHammer().on(bmc.node())
+    assert not isinstance(failed.value, ControllerUnreachable)
+    assert bmc.asked().count("set power 1") == 1
+
+
+async def test_a_bmc_that_is_silent_after_a_look_is_one_that_this_server_reaches(
+    bmc: SimulatedBmc, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    falls_silent(bmc, monkeypatch, "get power", answers=2)
+    with pytest.raises(HammerFailed, match="does not answer") as failed:
+        await IpmiHammer().on(bmc.node())
+    assert not isinstance(failed.value, ControllerUnreachable)
+
+
 async def test_whether_an_order_was_heard_is_told_by_the_power(
     bmc: SimulatedBmc, monkeypatch: pytest.MonkeyPatch
 ) -> None:

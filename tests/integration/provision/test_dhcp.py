@@ -1,5 +1,6 @@
 """DHCP by a real Kea to real clients, in network namespaces: who gets what, and that it follows the database."""
 
+import asyncio
 import os
 import signal
 from collections.abc import AsyncIterator
@@ -45,6 +46,14 @@ async def test_a_machine_gets_its_own_address_name_and_boot_file_and_a_stranger_
     stranger = await provider.ask(STRANGER, "--arch", "0")
     assert 100 <= int(stranger["address"].split(".")[3]) <= 199
     assert stranger["boot_file"] == "undionly.kpxe"
+
+
+async def test_a_machine_is_served_on_an_interface_that_was_made_again(provider: Provider) -> None:
+    await provider.node("n1.rack.example", M1)
+    await provider.caught_up()
+    assert (await provider.ask(M1))["address"] == "10.77.0.20"
+    await asyncio.to_thread(provider.wires.make_card_again, "admin")
+    assert (await provider.ask(M1))["address"] == "10.77.0.20"
 
 
 async def test_a_declined_address_is_given_to_nobody_for_a_while(provider: Provider) -> None:

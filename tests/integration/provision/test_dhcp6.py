@@ -58,6 +58,15 @@ async def test_a_machine_keeps_its_address_whatever_its_programs_call_themselves
     assert system["boot_url"] == ""
 
 
+async def test_a_machine_is_served_on_an_interface_that_was_made_again(provider: Provider) -> None:
+    await provider.node("n1.rack.example", M1)
+    await provider.caught_up()
+    assert (await ask(provider, M1, FIRMWARE, "0000000a"))["address"] == "fd77::20"
+    await asyncio.to_thread(provider.wires.make_card_again, "admin")
+    await _run(provider, "admin", ["ip", "address", "add", "fd77::1/64", "dev", "eth0", "nodad"])
+    assert (await ask(provider, M1, FIRMWARE, "0000000a"))["address"] == "fd77::20"
+
+
 async def test_firmware_that_boots_by_http_gets_its_own_word_back(provider: Provider) -> None:
     await provider.node("n1.rack.example", M1)
     await provider.caught_up()

@@ -82,6 +82,17 @@ async def test_machines_are_sent_to_dhcp6_only_where_it_is_served(wires: Wires, 
         assert (told[5], told[6:8], len(told)) == (MANAGED_AND_OTHER, b"\0\0", 16 + 32)
 
 
+async def test_machines_are_answered_on_an_interface_that_was_made_again(wires: Wires, tmp_path: Path) -> None:
+    """As bridges and VLANs are, when somebody changes them. The kernel tells no socket that its interface is gone."""
+    async with serving(wires, tmp_path) as subnets:
+        write_subnets(subnets, [IPv6Network("fd77::/64")])
+        for _ in range(2):
+            await asyncio.to_thread(wires.make_card_again, "admin")
+            await run(wires, "admin", "ip address add fd77::1/64 dev eth0 nodad")
+            told = await ask(wires, "router", str(PATIENCE))
+            assert told[5] == MANAGED_AND_OTHER
+
+
 async def test_a_kernel_takes_the_subnet_for_its_link_and_makes_no_address_of_it(wires: Wires, tmp_path: Path) -> None:
     async with serving(wires, tmp_path) as subnets:
         write_subnets(subnets, [IPv6Network("fd77::/64")])

@@ -6,8 +6,10 @@ import re
 from pathlib import Path
 
 import pytest
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import PATIENCE, until
 
+from rackwright.child_output import MOST_OUTPUT
+from rackwright.child_process import output_tail
 from rackwright.provision.daemon import Daemon, DaemonFailed
 
 REFUSES = '[ ! -e "$0/own.pid" ] || exit 1; echo $$ >"$0/own.pid"; : >"$0/ready"; exec sleep 3600'
@@ -50,6 +52,27 @@ async def test_one_that_dies_is_started_again(tmp_path: Path) -> None:
         async with asyncio.timeout(PATIENCE):
             await came_back.wait()
         assert daemon.process.pid != first
+    finally:
+        await daemon.stop()
+
+
+COMPLAINS = 'yes "no free address for a stranger" | head -c "$1"; echo last words; : >"$0/ready"; exec sleep 3600'
+"""A daemon that writes as many bytes as strangers have it write."""
+
+
+async def test_one_that_strangers_have_complain_for_ever_fills_no_disk(tmp_path: Path) -> None:
+    folder = tmp_path / "daemon"
+
+    async def ready() -> bool:
+        return (folder / "ready").exists()
+
+    command = ["sh", "-c", COMPLAINS, str(folder), str(5 * MOST_OUTPUT)]
+    daemon = Daemon(command, folder, folder / "socket", ready, patience=PATIENCE)
+    try:
+        await daemon.ensure_ready()
+        await until(lambda: output_tail(folder / "output.log").endswith("last words"), "all of it is read")
+        kept = sum(path.stat().st_size for path in folder.iterdir())
+        assert MOST_OUTPUT < kept <= 2 * MOST_OUTPUT
     finally:
         await daemon.stop()
 

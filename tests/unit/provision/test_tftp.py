@@ -1,21 +1,23 @@
 """TFTP over real sockets of loopback: what is served, what is not, and what a lost packet does."""
 
 import asyncio
+import errno
+import socket
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
 
 import pytest
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import PATIENCE, until
 
-from rackwright.api.http.connections import RareWarning
 from rackwright.domain.architectures import Architecture
 from rackwright.jigs.boot_server import BootTrouble, tftp_answers
 from rackwright.provision import tftp
 from rackwright.provision.images.shelf import Shelf
 from rackwright.provision.images.sledgehammer_parts import loaders
 from rackwright.provision.tftp import serving_tftp
+from rackwright.rare_warning import RareWarning
 from rackwright.server.provisioning import boot_files, explain_missing_loader, make_boot_check
 from rackwright.server.settings import Options
 
@@ -211,7 +213,10 @@ async def test_a_stranger_cannot_acknowledge_for_a_client(
             assert (await protocol.receive())[0] == first
 
 
-async def test_one_address_has_only_so_many_transfers_at_once(served: Mapping[str, tftp.Content]) -> None:
+async def test_one_address_has_only_so_many_transfers_at_once(
+    served: Mapping[str, tftp.Content], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tftp, "SILENT", 3600)
     async with serving_tftp(lambda: served, HOST, 0) as port, client() as (transport, protocol):
         for _ in range(50):
             transport.sendto(request("ipxe.efi"), (HOST, port))
@@ -237,6 +242,19 @@ async def test_clients_that_never_answer_do_not_keep_others_out(
             for _ in range(2):
                 transport.sendto(request("ipxe.efi"), (HOST, port))
                 await silent.receive()
+        assert await fetch(port, "ipxe.efi") == (CONTENT, None)
+
+
+async def test_requests_in_a_machines_name_do_not_keep_that_machine_out(
+    served: Mapping[str, tftp.Content], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever is to answer them never asked, and drops what comes."""
+    monkeypatch.setattr(tftp, "SILENT", 0)
+    async with serving_tftp(lambda: served, HOST, 0) as port, AsyncExitStack() as stack:
+        for _ in range(tftp.MOST_PER_ADDRESS):
+            transport, forged = await stack.enter_async_context(client())
+            transport.sendto(request("ipxe.efi"), (HOST, port))
+            await forged.receive()
         assert await fetch(port, "ipxe.efi") == (CONTENT, None)
 
 
@@ -299,6 +317,34 @@ async def heard(served: Mapping[str, tftp.Content]) -> AsyncIterator[tuple[tftp.
 
 def running(server: tftp.TftpServer, beginning: str) -> int:
     return sum(record.source.startswith(beginning) for record in server._transfers.values())
+
+
+async def test_at_the_limit_of_an_address_only_its_silent_transfers_give_way(
+    heard: tuple[tftp.TftpServer, Sent], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Firmware that asks again for a file that it is being sent must not end what it gets."""
+    monkeypatch.setattr(tftp, "SILENT", 3600)
+    server, _ = heard
+
+    def ask(port: int) -> asyncio.Task[None] | None:
+        before = set(server._transfers)
+        server.datagram_received(request("ipxe.efi"), ("192.0.2.1", port))
+        return next(iter(set(server._transfers) - before), None)
+
+    server.datagram_received(request("ipxe.efi"), ("192.0.2.2", 1000))
+    [neighbour] = server._transfers
+    tasks = [task for port in range(tftp.MOST_PER_ADDRESS) if (task := ask(port))]
+    assert len(tasks) == tftp.MOST_PER_ADDRESS
+    assert ask(1000) is None, "none of them is silent yet"
+    assert set(server._transfers) == {neighbour, *tasks}
+    silent, live = tasks[:2], tasks[2:]
+    for task in (*silent, neighbour):
+        server._transfers[task].acknowledged_at -= 3600
+    replacing = [ask(1001), ask(1002)]
+    assert ask(1003) is None, "those that are left are not silent"
+    assert set(server._transfers) == {neighbour, *live, *replacing}
+    await asyncio.gather(*silent, return_exceptions=True)
+    assert all(task.cancelled() for task in silent)
 
 
 async def test_one_ipv6_network_does_not_take_the_transfers_of_all(
@@ -364,6 +410,26 @@ async def test_what_is_not_served_fills_no_log(
     for number in range(1000):
         heard[0].datagram_received(request("nothing"), ("192.0.2.66", 1000 + number))
     assert len(caplog.records) == tftp.MOST_ERRORS_PER_NETWORK
+
+
+async def test_transfers_to_addresses_without_a_route_fill_no_log(
+    served: Mapping[str, tftp.Content], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Anybody can ask in the name of such addresses: a line for each packet would fill the disk."""
+    tried = 0
+
+    def no_route(*_: object) -> socket.socket:
+        nonlocal tried
+        tried += 1
+        raise OSError(errno.ENETUNREACH, "Network is unreachable")
+
+    monkeypatch.setattr(tftp, "_connected_socket", no_route)
+    server = tftp.TftpServer(lambda: served, HOST)
+    for number in range(tftp.MOST_PER_NETWORK):
+        server.datagram_received(request("ipxe.efi"), (f"2001:db8::{number + 1:x}", 1000, 0, 0))
+    await until(lambda: tried == tftp.MOST_PER_NETWORK and not server._transfers, "all of them were tried")
+    [record] = caplog.records
+    assert "ipxe.efi for 2001:db8::1: [Errno 101] Network is unreachable" in record.getMessage()
 
 
 def test_requests_for_an_image_that_is_not_there_fill_no_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -11,7 +11,6 @@ import logging
 import resource
 import socket
 import ssl
-import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from ipaddress import ip_address
 
 from rackwright.domain.networks.call_targets import IpNetwork
 from rackwright.domain.networks.source_networks import source_network
+from rackwright.rare_warning import RareWarning
 
 log = logging.getLogger(__name__)
 
@@ -62,24 +62,6 @@ class ConnectionLimits:
         if self.proxies and any(ip_address(address) in proxy for proxy in self.proxies):
             return self.max_connections()
         return self.per_source or max(1, self.max_connections() // 2)
-
-
-class RareWarning:
-    """A warning that is logged at once, and after that at most once a minute, with how often it was due."""
-
-    EVERY = 60.0
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._count = 0
-        self._next = -self.EVERY
-
-    def __call__(self, text: str) -> None:
-        self._count += 1
-        if self._clock() >= self._next:
-            self._next = self._clock() + self.EVERY
-            count, self._count = self._count, 0
-            log.warning("%s Said once a minute; this often since: %d.", text, count)
 
 
 class TrackedConnection:

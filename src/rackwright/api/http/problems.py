@@ -5,7 +5,8 @@ does not fit its schema) get the same shape here, with a JSON pointer to what is
 """
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from http import HTTPStatus
 from typing import Any
 
@@ -22,6 +23,7 @@ from rackwright.api.auth.authentication import Forbidden
 from rackwright.api.auth.limits import TooMany
 from rackwright.domain.barclamps.value_errors import is_of_another_kind, json_pointer, pydantic_words
 from rackwright.domain.errors import Invalid, RackwrightError
+from rackwright.rare_warning import RareWarning
 from rackwright.store.db.session import UNREACHABLE, first_line
 
 log = logging.getLogger(__name__)
@@ -114,13 +116,14 @@ def error_response(error: RackwrightError) -> JSONResponse:
 
 def install(app: FastAPI) -> None:
     """Have every error of this application become a problem."""
+    unreachable = partial(_handle_unreachable_database, RareWarning())  # strangers decide how many requests there are
     app.add_exception_handler(RackwrightError, _handle_rackwright_error)
     app.add_exception_handler(RequestValidationError, _handle_validation_error)
     app.add_exception_handler(HTTPException, _handle_http_exception)
     for data_error in (DataError, psycopg.DataError):
         app.add_exception_handler(data_error, _handle_data_error)
     for kind in set(UNREACHABLE) - {OSError}:  # a file that is missing is no matter of the database
-        app.add_exception_handler(kind, _handle_unreachable_database)
+        app.add_exception_handler(kind, unreachable)
     app.add_exception_handler(Exception, _handle_unforeseen_error)
 
 
@@ -131,8 +134,8 @@ async def _handle_rackwright_error(request: Request, error: Exception) -> Respon
     return error_response(error)
 
 
-async def _handle_unreachable_database(request: Request, error: Exception) -> Response:
-    log.warning("%s %s: the database does not answer: %s", request.method, request.url.path, first_line(error))
+async def _handle_unreachable_database(warn: Callable[[str], None], request: Request, error: Exception) -> Response:
+    warn(f"{request.method} {request.url.path}: the database does not answer: {first_line(error)}.")
     return error_response(DatabaseUnreachable())
 
 

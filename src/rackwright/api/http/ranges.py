@@ -7,6 +7,7 @@ which the standard allows; of a range that ends before it begins it says so (RFC
 import re
 from collections.abc import Callable, Iterator, Mapping
 
+from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 RANGE = re.compile(r"bytes=(?P<first>[0-9]{0,18})-(?P<last>[0-9]{0,18})")
@@ -14,11 +15,13 @@ BYTES = "application/octet-stream"
 
 
 def send_range(
-    asked: Mapping[str, str], size: int, read: Callable[[int, int], Iterator[bytes]], headers: Mapping[str, str]
+    request: Request, size: int, read: Callable[[int, int], Iterator[bytes]], headers: Mapping[str, str]
 ) -> Response:
-    """Return the response to a request with these headers; `read` yields the bytes from an offset up to another."""
+    """Return the response to a request; `read` yields the bytes from an offset up to another."""
     headers = {**headers, "Accept-Ranges": "bytes"}
-    part = _wanted_part(asked, size, headers["ETag"])
+    if request.method == "HEAD":  # of the whole: a range means something with GET only
+        return Response(headers={**headers, "Content-Length": str(size)}, media_type=BYTES)
+    part = _wanted_part(request.headers, size, headers["ETag"])
     if part is None:
         return _stream(read(0, size), size, headers, 200)
     first, end = part

@@ -14,7 +14,8 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from rackwright.api.http.bodies import LARGEST_BODY
-from rackwright.api.http.connections import ConnectionLimits, RareWarning, TrackedConnection
+from rackwright.api.http.connections import ConnectionLimits, TrackedConnection
+from rackwright.rare_warning import RareWarning
 
 LONGEST_HEAD = 64 * 1024
 LONGEST_BODY = 8 * LARGEST_BODY

@@ -2,6 +2,7 @@
 
 import os
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +89,29 @@ async def test_a_file_in_chunks_is_sent_whole_or_in_part(
             assert answer.headers["content-range"] == f"bytes {first}-{first + len(content) - 1}/{len(WHOLE)}"
         other = await client.get(url, headers={"Range": "bytes=1-2", "If-Range": '"sha256-other"'})
         assert (other.status_code, other.content) == (200, WHOLE), "it is another file by now: from the beginning"
+
+
+@pytest.mark.parametrize("asked", [{}, {"Range": "bytes=3-6"}])
+async def test_the_head_of_a_file_in_chunks_is_sent_without_reading_the_file(
+    site: Site, monkeypatch: pytest.MonkeyPatch, asked: dict[str, str]
+) -> None:
+    """A stranger who asks for many heads of an image must not have the server read it as often."""
+    root = put_trial_image(site.server.shelf, "debian-12", *PIECES)
+    was_read: list[bytes] = []
+
+    def read(*_: object) -> Iterator[bytes]:
+        was_read.append(WHOLE)
+        yield WHOLE
+
+    monkeypatch.setattr(site.server.shelf, "read", read)
+    async with site.client("") as client:
+        answer = await client.head("http://server/files/debian-12/root.tar.zst", headers=asked)
+    assert (answer.status_code, answer.content) == (200, b"")
+    assert answer.headers["content-length"] == str(len(WHOLE))
+    assert answer.headers["x-content-sha256"] == root.sha256
+    assert answer.headers["etag"] == f'"sha256-{root.sha256}"'
+    assert answer.headers["accept-ranges"] == "bytes"
+    assert was_read == []
 
 
 async def test_a_chunk_is_sent_by_its_digest(site: Site) -> None:

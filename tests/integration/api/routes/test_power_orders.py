@@ -14,7 +14,7 @@ from rackwright.annealer.installs import Reach
 from rackwright.annealer.power_orders import PowerOrders
 from rackwright.api.app import create_app
 from rackwright.domain.machines.power import PowerOrder
-from rackwright.hammers.base import Hammer, HammerNode
+from rackwright.hammers.base import ControllerUnreachable, Hammer, HammerFailed, HammerNode
 from rackwright.hammers.redfish import RedfishHammer
 from rackwright.lab.bmc import Login, create_bmc
 from rackwright.lab.hardware import Hardware
@@ -135,6 +135,28 @@ async def test_what_the_bmc_refuses_is_told_by_the_server_that_was_asked(
     async with asked(PATIENCE) as alpha, _other_server(site, "beta", near=True):
         problem = refused(await alpha.get(f"/nodes/{NODE}/power"), 502, "hammer-failed")
     assert "refuses the user name or the password" in problem["detail"]
+
+
+async def test_a_machine_that_was_switched_off_to_be_cycled_is_left_to_no_other_server(
+    site: Site, machine: VirtualMachine
+) -> None:
+    """Another server would begin with switching it off, which may be long after."""
+
+    class Lost(RedfishHammer):
+        async def off(self, node: HammerNode) -> None:
+            """Switch off, as the last thing that the controller hears."""
+
+        async def on(self, node: HammerNode) -> None:
+            raise ControllerUnreachable("no route to it")
+
+    hammer = Lost()
+    orders = PowerOrders(
+        site.server.store, Reach(lambda node: hammer, _reach(near=True).probe), "alpha", patience=AT_ONCE
+    )
+    with pytest.raises(HammerFailed, match=r"was switched off, but then: no route to it") as failed:
+        await orders.carry_out(await site.rack.node_id(NODE), PowerOrder.CYCLE)
+    assert not isinstance(failed.value, ControllerUnreachable)
+    assert await _no_orders(site)
 
 
 async def test_an_order_that_nobody_waits_for_is_not_begun(site: Site, machine: VirtualMachine) -> None:

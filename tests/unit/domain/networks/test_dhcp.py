@@ -18,7 +18,7 @@ from rackwright.domain.networks.dhcp import (
     render_kea_config,
     sorted_state,
 )
-from rackwright.domain.networks.dhcp_hosts import DhcpHost, pool_share
+from rackwright.domain.networks.dhcp_hosts import DhcpHost, as_list, as_mapping, pool_share
 
 PLACE = KeaHost("/run/kea", "/leases", ("eth0",), (IPv4Address("10.0.0.1"),))
 SUBNET = DhcpSubnet(
@@ -54,6 +54,13 @@ def test_what_is_rendered_is_read_back_as_it_was(hosts: list[tuple[list[str], li
         )
     )
     assert parse_kea_config(render_kea_config(state, PLACE)) == state
+
+
+def test_kea_writes_its_lines_of_each_packet_only_where_they_are_bounded() -> None:
+    """A stranger decides how many these are. What is written to standard output goes into a bounded file."""
+    config = as_mapping(render_kea_config(DhcpState(), PLACE)["Dhcp4"])
+    outputs = [as_mapping(logger)["output_options"] for logger in as_list(config["loggers"])]
+    assert outputs == [[{"output": "stdout", "flush": True}]]
 
 
 def test_anything_that_differs_in_what_is_served_is_seen() -> None:

@@ -17,7 +17,7 @@ from rackwright.domain.networks.dhcp6 import (
     render_kea6_config,
     sorted_state6,
 )
-from rackwright.domain.networks.dhcp_hosts import DhcpHost
+from rackwright.domain.networks.dhcp_hosts import DhcpHost, as_list, as_mapping
 
 PLACE = Kea6Host("/run/kea", "/leases", "020000000001", (IPv6Address("fd77::1"),))
 SUBNET = Dhcp6Subnet(1, "admin", IPv6Network("fd77::/64"), ((IPv6Address("fd77::1:0"), IPv6Address("fd77::1:fffe")),))
@@ -65,6 +65,13 @@ def test_machines_are_sent_only_to_an_address_that_has_what_they_boot(
     else:
         assert b"http://".hex().upper() not in config
         assert b"tftp://".hex().upper() not in config
+
+
+def test_kea_writes_its_lines_of_each_packet_only_where_they_are_bounded() -> None:
+    """A stranger decides how many these are. What is written to standard output goes into a bounded file."""
+    config = as_mapping(render_kea6_config(Dhcp6State(), PLACE)["Dhcp6"])
+    outputs = [as_mapping(logger)["output_options"] for logger in as_list(config["loggers"])]
+    assert outputs == [[{"output": "stdout", "flush": True}]]
 
 
 def test_anything_that_differs_in_what_is_served_is_seen() -> None:

@@ -159,7 +159,7 @@ async def get_image_file(request: Request, source: Source, image: str, file: str
         raise NotFound("file", f"{_printable(image)}/{_printable(file)}") from None
     headers = {"ETag": f'"sha256-{entry.sha256}"', "X-Content-SHA256": entry.sha256}
     if entry.chunks or "range" in request.headers:
-        return send_range(request.headers, entry.size, lambda first, end: shelf.read(entry, first, end), headers)
+        return send_range(request, entry.size, lambda first, end: shelf.read(entry, first, end), headers)
     return FileResponse(entry.path, media_type="application/octet-stream", headers=headers)
 
 
@@ -173,7 +173,7 @@ async def get_chunk(request: Request, source: Source, sha256: str) -> Response:
     headers = {"ETag": f'"sha256-{sha256}"'}
     if "range" in request.headers:
         chunk = Chunk(path.stat().st_size, sha256)
-        return send_range(request.headers, chunk.size, partial(chunks.read, [chunk]), headers)
+        return send_range(request, chunk.size, partial(chunks.read, [chunk]), headers)
     return FileResponse(path, media_type="application/octet-stream", headers=headers)
 
 
