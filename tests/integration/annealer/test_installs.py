@@ -262,6 +262,31 @@ async def test_a_second_fetch_of_the_secret_alarms_and_fails_the_install(site: S
     assert await machine.what_to_boot() == "sledgehammer"
 
 
+async def test_a_server_that_ends_while_it_hands_out_the_secret_loses_no_install(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It sends before it records: one that is killed in between leaves a machine with a secret that is worthless."""
+    machine = await deploy_machine(site)
+    await site.reach_stage(machine, Stage.REBOOTING)
+
+    async def end(_: object) -> None:
+        raise OSError("the database is gone")
+
+    with monkeypatch.context() as broken:
+        broken.setattr("rackwright.store.store.refresh_touched_slots", end)
+        sent = await machine.fetch_secret()
+    assert sent.status_code == 200, "it is on its way"
+    assert await site.stage(machine) is Stage.REBOOTING
+    assert (await machine.config(sent.text)).status_code == 404
+    assert await machine.what_to_boot() == "debian-12-install"
+    again = await machine.fetch_secret()
+    assert again.text != sent.text
+    assert await site.stage(machine) is Stage.INSTALLING
+    assert (await machine.config(again.text)).status_code == 200
+    assert (await machine.config(sent.text)).status_code == 404
+    assert await site.events("install.alarm") == 0
+
+
 async def test_the_secret_is_of_no_use_from_another_address(site: Site) -> None:
     machine = await deploy_machine(site)
     await site.reach_stage(machine, Stage.INSTALLING)

@@ -1,7 +1,6 @@
 """Install attempts as stored: any server may advance them, each step in one transaction with what it decides."""
 
 import hashlib
-import secrets
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -380,32 +379,34 @@ async def read_set_up_input(session: Session, attempt_id: int) -> JsonObject:
 # --- requests of machines
 
 
-async def fetch_secret(session: Session, node_id: int, source: str, *, has_network: bool = True) -> str | None:
-    """Return the one-time secret of a node's install; None if there is none. A second fetch fails the attempt.
+async def hand_out_secret(
+    session: Session, node_id: int, source: str, secret: str, *, has_network: bool = True
+) -> bool:
+    """Record a new secret as that of a node's install, and return whether its machine may have it.
 
+    A secret is handed out once: a second fetch fails the attempt.
     It is not handed to a machine that may be reset any moment: the boot after that would be the second to fetch it. Nor
     to an address that is not the node's, where the node has one. `has_network` False: the machine is simulated.
     """
     if not await session.value("SELECT identity_confirmed FROM nodes WHERE id = :id", id=node_id):
-        return None
+        return False
     attempt = await _lock_attempt(session, "node_id = :id AND ended_at IS NULL", id=node_id)
     if attempt is None:
-        return None
+        return False
     if has_network and not await is_plausible_source(session, node_id, source):
         raise Conflict(Rule.BUSY, "The machine that is to be installed has another address than you.")
     if attempt.resetting and attempt.state.stage is Stage.REBOOTING:
         raise Conflict(Rule.BUSY, "This machine is being reset just now. Boot it once more.")
     step = install.on_secret_fetched(attempt.state, source)
     if step.refused:
-        return None  # and not recorded: anybody may ask for it, as often as they like
+        return False  # and not recorded: anybody may ask for it, as often as they like
     await apply_step(session, attempt, step)
     if step.attempt.stage is not Stage.INSTALLING:
-        return None
-    secret = secrets.token_urlsafe(32)
+        return False
     await session.run(
         "UPDATE install_attempts SET secret_hash = :hash WHERE id = :id", hash=_hash(secret), id=attempt.id
     )
-    return secret
+    return True
 
 
 async def read_install_config(session: Session, secret: str, source: str) -> JsonObject:

@@ -5,12 +5,16 @@ node here, and proves nothing.
 """
 
 import io
+import logging
 import re
+import secrets
+from collections.abc import Callable
 from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Request, Response
 from fastapi.responses import FileResponse
+from starlette.types import Receive, Scope, Send
 
 from rackwright.api.auth.limits import Source
 from rackwright.api.context import Server
@@ -24,9 +28,11 @@ from rackwright.provision.images.cpio import Cpio
 from rackwright.provision.images.shelf import NoImage
 from rackwright.provision.ipxe import FIRST_SCRIPT, render_ipxe_script
 from rackwright.provision.network_boot import NetworkBoot, plan_network_boot
-from rackwright.store.db.session import Session
+from rackwright.store.db.session import DATABASE_TROUBLE, Session, first_line
 from rackwright.store.machines import boot, install_attempts
 from rackwright.store.machines.nodes import find_node
+
+log = logging.getLogger(__name__)
 
 router = APIRouter(tags=["boot"])
 
@@ -109,37 +115,65 @@ def _asked_host(request: Request, host: str) -> str:
     return host if has_port or address is None or address[1] in (None, 80) else f"{host}:{address[1]}"
 
 
-async def _fetch_secret(request: Request, source: str, machine: str) -> str:
-    """Return the secret of the install that is under way on a machine."""
-    server = _server(request)
+class SecretResponse(Response):
+    """The secret of an install, sent within the transaction that records it as handed out.
 
-    async def work(session: Session) -> str | None:
-        node_id = await _find_machine(session, machine)
-        if node_id is None:
-            return None
-        return await install_attempts.fetch_secret(session, node_id, source, has_network=not server.simulates)
+    Whenever the server ends, the install goes on: before the record the machine may fetch another secret, and the one
+    that it may have is worthless. Recorded first, a secret would be lost with the server, and there is no second one.
+    """
 
-    secret = await server.store.change(work, actor=f"boot {source}")
-    if secret is None:
-        raise NotFound("install under way for", machine)
-    return secret
+    def __init__(self, request: Request, source: str, machine: str, render: Callable[[str], bytes]) -> None:
+        super().__init__()
+        self._server = _server(request)
+        self._source = source
+        self._machine = machine
+        self._render = render
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        secret, is_sent = secrets.token_urlsafe(32), False
+
+        async def work(session: Session) -> bool:
+            nonlocal is_sent
+            node_id = await _find_machine(session, self._machine)
+            has_network = not self._server.simulates
+            if node_id is None or not await install_attempts.hand_out_secret(
+                session, node_id, self._source, secret, has_network=has_network
+            ):
+                return False
+            if not is_sent:  # the transaction may be tried again
+                is_sent = True
+                await Response(self._render(secret), media_type=BYTES)(scope, receive, send)
+            return True
+
+        try:
+            is_handed_out = await self._server.store.change(work, actor=f"boot {self._source}")
+        except DATABASE_TROUBLE as error:
+            if not is_sent:
+                raise
+            log.warning("the secret of an install was sent to %s and not recorded: %s", self._source, first_line(error))
+            return
+        if not is_handed_out:
+            raise NotFound("install under way for", self._machine)
 
 
 @router.get("/boot/{machine}/secret", **_response_docs(BYTES))
 async def get_install_secret(request: Request, source: Source, machine: str) -> Response:
     """The secret of an install, for its installer: handed out once."""
-    return Response(await _fetch_secret(request, source, machine), media_type="application/octet-stream")
+    return SecretResponse(request, source, machine, str.encode)
 
 
 @router.get("/boot/{machine}/secret.cpio", **_response_docs(BYTES))
 async def get_install_secret_archive(request: Request, source: Source, machine: str) -> Response:
     """The same as an archive that the kernel unpacks: the extra initrd file of an installer."""
-    secret = await _fetch_secret(request, source, machine)
+    return SecretResponse(request, source, machine, _pack_secret)
+
+
+def _pack_secret(secret: str) -> bytes:
     out = io.BytesIO()
     archive = Cpio(out)
     archive.file(SECRET_FILE, secret.encode() + b"\n", 0o600)
     archive.close()
-    return Response(out.getvalue(), media_type="application/octet-stream")
+    return out.getvalue()
 
 
 @router.head("/boot/{machine}/secret.cpio", include_in_schema=False)
