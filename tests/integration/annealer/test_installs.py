@@ -6,6 +6,7 @@ Time passes by moving what is stored, never by waiting.
 import asyncio
 from functools import partial
 
+import httpx
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from tests.integration.annealer.install_steps import OPEN_STAGES, deploy_machine, reinstall
@@ -285,6 +286,27 @@ async def test_a_server_that_ends_while_it_hands_out_the_secret_loses_no_install
     assert (await machine.config(again.text)).status_code == 200
     assert (await machine.config(sent.text)).status_code == 404
     assert await site.events("install.alarm") == 0
+
+
+async def test_a_machine_may_use_its_secret_before_that_is_recorded(site: Site) -> None:
+    """It is sent before, and the machine may ask any server."""
+    machine = await deploy_machine(site)
+    await site.reach_stage(machine, Stage.REBOOTING)
+    [(node_id,)] = await site.rack.rows("SELECT node_id FROM install_attempts")
+    assert isinstance(node_id, int)
+    asked: list[asyncio.Task[httpx.Response]] = []
+
+    async def is_waiting() -> bool:
+        rows = await site.rack.rows("SELECT 1 FROM pg_locks WHERE NOT granted")
+        return bool(rows) or asked[0].done()
+
+    async def hand_out(session: Session) -> None:
+        assert await install_attempts.hand_out_secret(session, node_id, machine.address, "the-secret")
+        asked.append(asyncio.create_task(machine.config("the-secret")))
+        await until(is_waiting, "the machine uses its secret")
+
+    await site.change(hand_out)
+    assert (await asked[0]).status_code == 200
 
 
 async def test_the_secret_is_of_no_use_from_another_address(site: Site) -> None:

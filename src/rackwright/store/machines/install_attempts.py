@@ -467,6 +467,13 @@ async def record_install_result(
 async def _lock_attempt_by_secret(session: Session, secret: str) -> AttemptRecord:
     attempt = await _lock_attempt(session, "secret_hash = :hash", hash=_hash(secret))
     if attempt is None:
+        # It is sent before it is recorded, and its holder may be quicker than that: wait for those on their way.
+        await session.run(
+            "SELECT id FROM install_attempts WHERE ended_at IS NULL AND stage = :stage ORDER BY id FOR SHARE",
+            stage=Stage.REBOOTING.value,
+        )
+        attempt = await _lock_attempt(session, "secret_hash = :hash", hash=_hash(secret))
+    if attempt is None:
         raise NotFound("install attempt with that secret", "")
     return attempt
 
