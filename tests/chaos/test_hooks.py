@@ -194,7 +194,10 @@ async def _exists(path: Path) -> bool:
 
 
 def _text(path: Path) -> str:
-    return path.read_text() if path.exists() else ""
+    try:
+        return path.read_text()
+    except (FileNotFoundError, ProcessLookupError):  # a process may end between a look and the reading
+        return ""
 
 
 async def _gone(pid: int) -> bool:
