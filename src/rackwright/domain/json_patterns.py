@@ -1,6 +1,6 @@
 """The keywords of JSON Schema that have patterns, for validators of the library: searched as `patterns.py` does it.
 
-The library's own search by Python's module, which a pattern can hold up for years.
+Those of the library itself search by Python's module, which one pattern can hold up for years.
 """
 
 from collections.abc import Iterator, Mapping
